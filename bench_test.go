@@ -79,10 +79,10 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// Sixteen goroutines share two GPUs, and each holder yields once, so that a
+// Sixty-four goroutines share eight GPUs, and each holder yields once, so that a
 // release nearly always hands over to a parked claimer.
 func BenchmarkHandOff(b *testing.B) {
-	const workers, gpus = 16, 2
+	const workers, gpus = 64, 8
 	for _, c := range contenders(gpus) {
 		b.Run("pool="+c.name, func(b *testing.B) {
 			ctx := b.Context()

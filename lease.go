@@ -18,7 +18,7 @@ import (
 type GpuLease struct {
 	pool  *GpuPool
 	slot  int
-	since time.Time
+	since time.Duration // from the pool's start
 
 	// label is the lease's own rather than the slot's, so that a label set
 	// through an old lease can never show on the slot's next one.

@@ -47,6 +47,10 @@ type GpuPool struct {
 	// devices never change, so reading them takes no lock.
 	slots []slot
 
+	// start is when New made the pool. Times are kept as the monotonic time
+	// since then, which takes half as long to read as time.Now.
+	start time.Time
+
 	// permits has one permit a slot, and parks claimers in FIFO order. It is
 	// nil in the zero pool: every use comes after a look at len(slots).
 	permits *semaphore.Weighted
@@ -64,9 +68,9 @@ type GpuPool struct {
 	// a claimer no longer counts, it has been served.
 	pending atomic.Int64
 
-	// The counters of Stats. Each goes up before the effect it counts shows
-	// elsewhere, so that Stats, which reads them last, never shows an effect
-	// without its count.
+	// The counters of Stats. leases and waits go up before what they count can
+	// be seen, a leased slot or a pending claimer, and cancellations after
+	// waits. Stats reads each of them after what it bounds.
 	leases        atomic.Uint64
 	waits         atomic.Uint64
 	cancellations atomic.Uint64
@@ -94,6 +98,7 @@ type slot struct {
 // encoder are known to bear it.
 func New(devices []GpuDevice) *GpuPool {
 	p := &GpuPool{
+		start:   time.Now(),
 		slots:   make([]slot, len(devices)),
 		permits: semaphore.NewWeighted(int64(len(devices))),
 		free:    make([]atomic.Uint64, (len(devices)+wordBits-1)/wordBits),
@@ -121,7 +126,7 @@ func (p *GpuPool) Claim(ctx context.Context) (*GpuLease, error) {
 		return nil, nil
 	}
 	if p.permits.TryAcquire(1) {
-		return p.lease(time.Now()), nil
+		return p.lease(p.now()), nil
 	}
 	return p.park(ctx)
 }
@@ -139,7 +144,7 @@ func (p *GpuPool) TryClaim() (*GpuLease, bool) {
 	if len(p.slots) == 0 || p.pending.Load() > 0 || !p.permits.TryAcquire(1) {
 		return nil, false
 	}
-	return p.lease(time.Now()), true
+	return p.lease(p.now()), true
 }
 
 // Capacity returns the number of slots: 0 on a CPU-only host.
@@ -163,10 +168,10 @@ func (p *GpuPool) park(ctx context.Context) (*GpuLease, error) {
 	p.pending.Add(1)
 	defer p.pending.Add(-1)
 
-	parked := time.Now()
+	parked := p.now()
 	err := p.permits.Acquire(ctx, 1)
-	now := time.Now()
-	p.waitTime.Add(int64(now.Sub(parked)))
+	now := p.now()
+	p.waitTime.Add(int64(now - parked))
 	if err != nil {
 		p.cancellations.Add(1)
 		return nil, err
@@ -174,10 +179,14 @@ func (p *GpuPool) park(ctx context.Context) (*GpuLease, error) {
 	return p.lease(now), nil
 }
 
-// lease turns a permit of the caller's into a lease that begins now. The time
-// is the caller's because a claimer that parked has just read the clock, which
-// costs about as much as the rest of a claim.
-func (p *GpuPool) lease(now time.Time) *GpuLease {
+// now returns the time since start. The clock is the dearest part of a claim
+// that need not park: such a claim reads it once.
+func (p *GpuPool) now() time.Duration {
+	return time.Since(p.start)
+}
+
+// lease turns a permit of the caller's into a lease that begins now.
+func (p *GpuPool) lease(now time.Duration) *GpuLease {
 	p.leases.Add(1)
 	l := &GpuLease{pool: p, slot: p.takeSlot(), since: now}
 	p.slots[l.slot].holder.Store(l)

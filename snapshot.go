@@ -14,7 +14,9 @@ type GpuLeaseEntry struct {
 	// zero if it was not.
 	Leased bool `json:"leased"`
 
-	// LeasedSince is when the lease began. It is never zero if Leased.
+	// LeasedSince is when the lease began. It is never zero if Leased. It has
+	// a monotonic reading, so time.Since is exact; the wall time follows the
+	// host's clock as that stood when the pool was made.
 	LeasedSince time.Time `json:"leased_since,omitzero"`
 
 	// Label is the last one set by [GpuLease.SetLabel] on this lease.
@@ -70,7 +72,7 @@ func (s *slot) entry(leased bool) GpuLeaseEntry {
 		e.LeasedSince = time.Now()
 		return e
 	}
-	e.LeasedSince = holder.since
+	e.LeasedSince = holder.pool.start.Add(holder.since)
 	if label := holder.label.Load(); label != nil {
 		e.Label = *label
 	}
