@@ -67,13 +67,15 @@ func (s *slot) entry(leased bool) GpuLeaseEntry {
 	}
 	holder := s.holder.Load()
 	if holder == nil {
-		// Between a bit and its holder. A zero time would make this instant
+		// Between the bit and the holder. A zero time would make this instant
 		// look like a lease of two thousand years.
 		e.LeasedSince = time.Now()
 		return e
 	}
 	e.LeasedSince = holder.pool.start.Add(holder.since)
-	if label := holder.label.Load(); label != nil {
+	// A label that was set late, after the lease's Release, must not show: while
+	// the lease is still the holder, what was read was set in time.
+	if label := holder.label.Load(); label != nil && s.holder.Load() == holder {
 		e.Label = *label
 	}
 	return e
