@@ -1,0 +1,439 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpupool/gpupool"
+)
+
+// The tests run the real ffmpeg. wrapFFmpeg puts a shell script before it on
+// the PATH, in which $REAL is the program.
+func wrapFFmpeg(t *testing.T, script string) {
+	t.Helper()
+	program, err := exec.LookPath("ffmpeg")
+	require.NoError(t, err, "the ladder's tests need ffmpeg")
+	folder := t.TempDir()
+	text := fmt.Sprintf("#!/bin/sh\nREAL='%s'\n%s\n", program, script)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "ffmpeg"), []byte(text), 0o755))
+	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// message is any line of stdout.
+type message struct {
+	Type            string
+	GpuPool         []gpupool.GpuLeaseEntry `json:"gpu_pool"`
+	PendingClaimers int                     `json:"pending_claimers"`
+	Stats           gpupool.Stats
+	Rungs           []struct {
+		Height, Frames, Segments int
+		HelperSegments           int `json:"helper_segments"`
+		File                     string
+	}
+}
+
+func messages(t *testing.T, stdout []byte) []message {
+	t.Helper()
+	var all []message
+	for line := range bytes.Lines(stdout) {
+		var m message
+		require.NoError(t, json.Unmarshal(line, &m), "%s", line)
+		all = append(all, m)
+	}
+	return all
+}
+
+// ladder runs the command and returns what it said.
+func ladder(t *testing.T, args ...string) []message {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	require.Zero(t, run(t.Context(), args, &stdout, &stderr), "%s", &stderr)
+	return messages(t, stdout.Bytes())
+}
+
+func makeClip(t *testing.T, seconds float64) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "clip.mp4")
+	require.NoError(t, generateClip(t.Context(), path, seconds))
+	return path
+}
+
+func files(t *testing.T, folder string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if !os.IsNotExist(err) {
+		require.NoError(t, err)
+	}
+	names := []string{}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// requireRendition checks the size of a rendition, and that it has every frame
+// of the clip once, in order: a frame out of place differs from the clip's by
+// far more than the encoder makes it.
+func requireRendition(t *testing.T, clip, file string, height, frames int) {
+	t.Helper()
+	output, err := command(t.Context(), nil, "ffprobe", "-v", "error", "-count_frames", "-select_streams", "v",
+		"-show_entries", "stream=height,nb_read_frames", "-of", "csv=p=0", file)
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf("%d,%d", height, frames), strings.TrimSpace(string(output)))
+
+	statistics := filepath.Join(t.TempDir(), "psnr")
+	_, err = command(t.Context(), nil, "ffmpeg", "-nostdin", "-v", "error", "-i", file, "-i", clip, "-lavfi",
+		fmt.Sprintf("[0:v]settb=1/30,setpts=N[a];[1:v]scale=-2:%d,settb=1/30,setpts=N[b];[a][b]psnr=stats_file=%s", height, statistics),
+		"-fps_mode", "passthrough", "-f", "null", "-")
+	require.NoError(t, err)
+	lines, err := os.ReadFile(statistics)
+	require.NoError(t, err)
+	compared := 0
+	for line := range strings.Lines(string(lines)) {
+		_, after, _ := strings.Cut(line, "psnr_avg:")
+		psnr, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
+		require.NoError(t, err)
+		require.Greater(t, psnr, 32.0, "%s: %s", file, line)
+		compared++
+	}
+	require.Equal(t, frames, compared)
+}
+
+// requireConsistent checks the messages of a whole run.
+func requireConsistent(t *testing.T, all []message, gpus int) {
+	t.Helper()
+	require.GreaterOrEqual(t, len(all), 3)
+	require.Equal(t, "hello", all[0].Type)
+	require.Equal(t, "done", all[len(all)-1].Type)
+	loads := all[1 : len(all)-1]
+	for _, load := range loads {
+		require.Equal(t, "worker_load", load.Type)
+		require.Len(t, load.GpuPool, gpus)
+		require.Equal(t, gpus, load.Stats.Capacity)
+		require.Equal(t, load.Stats.PendingClaimers, load.PendingClaimers)
+		for i, entry := range load.GpuPool {
+			require.Equal(t, all[0].GpuPool[i].GpuDevice, entry.GpuDevice)
+			require.Equal(t, entry.Leased, !entry.LeasedSince.IsZero())
+			require.False(t, !entry.Leased && entry.Label != "")
+		}
+	}
+	last := loads[len(loads)-1]
+	require.Zero(t, last.Stats.Leased)
+	require.Zero(t, last.PendingClaimers)
+	require.False(t, slices.ContainsFunc(last.GpuPool, func(e gpupool.GpuLeaseEntry) bool { return e.Leased }))
+}
+
+func TestALadderUnderTwoGPUs(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	wrapFFmpeg(t, fmt.Sprintf(`
+[ -n "$SIMULATED_GPU" ] || exec "$REAL" "$@"
+echo begin "$SIMULATED_GPU" >>'%[1]s'
+"$REAL" "$@"
+status=$?
+echo end "$SIMULATED_GPU" >>'%[1]s'
+exit $status`, log))
+	clip, out := makeClip(t, 4), t.TempDir()
+
+	all := ladder(t, "-i", clip, "-o", out, "-gpus", "2", "-segment", "0.5", "-ladder", "240,180,120", "-tick", "50ms")
+	requireConsistent(t, all, 2)
+	done := all[len(all)-1]
+	require.ElementsMatch(t, []string{"240p.mp4", "180p.mp4", "120p.mp4"}, files(t, out))
+	helped := 0
+	for i, height := range []int{240, 180, 120} {
+		rung := done.Rungs[i]
+		require.Equal(t, height, rung.Height)
+		require.Equal(t, 120, rung.Frames)
+		require.Equal(t, 8, rung.Segments)
+		helped += rung.HelperSegments
+		requireRendition(t, clip, rung.File, height, 120)
+	}
+	require.Positive(t, helped, "no helper helped")
+	require.Less(t, helped, 24)
+
+	// Under each lease one process at a time.
+	lines, err := os.ReadFile(log)
+	require.NoError(t, err)
+	running := map[string]int{}
+	encodes := 0
+	for line := range strings.Lines(string(lines)) {
+		event, gpu, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if event == "end" {
+			running[gpu]--
+			continue
+		}
+		encodes++
+		running[gpu]++
+		require.Equal(t, 1, running[gpu], "processes on GPU %s", gpu)
+	}
+	require.Equal(t, 24, encodes)
+	require.Equal(t, map[string]int{"0": 0, "1": 0}, running)
+}
+
+func TestALadderOnTheCPU(t *testing.T) {
+	clip, out := makeClip(t, 1.5), t.TempDir()
+	all := ladder(t, "-i", clip, "-o", out, "-gpus", "0", "-segment", "0.7", "-ladder", "120,90", "-tick", "50ms")
+	requireConsistent(t, all, 0)
+	require.NotNil(t, all[0].GpuPool, "null for an empty list")
+	done := all[len(all)-1]
+	require.Len(t, done.Rungs, 2)
+	for _, rung := range done.Rungs {
+		require.Equal(t, 45, rung.Frames)
+		require.Equal(t, 3, rung.Segments)
+		require.Zero(t, rung.HelperSegments)
+		requireRendition(t, clip, rung.File, rung.Height, 45)
+	}
+}
+
+func TestTheGeneratedClip(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "new", "folder")
+	all := ladder(t, "-o", out, "-gpus", "1", "-seconds", "0.5", "-ladder", "90")
+	require.Equal(t, 15, all[len(all)-1].Rungs[0].Frames)
+	require.Equal(t, []string{"90p.mp4"}, files(t, out))
+}
+
+// A stream whose clock does not begin at 0, whose key frames do not stand on
+// the cuts, and whose container has no index.
+func TestATransportStream(t *testing.T) {
+	clip := filepath.Join(t.TempDir(), "clip.ts")
+	_, err := command(t.Context(), nil, "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=30",
+		"-frames:v", "100", "-c:v", "libx264", "-g", "37", "-bf", "3", "-x264opts", "open-gop=1", "-output_ts_offset", "1000", clip)
+	require.NoError(t, err)
+	out := t.TempDir()
+	ladder(t, "-i", clip, "-o", out, "-gpus", "3", "-segment", "0.5", "-ladder", "180")
+	requireRendition(t, clip, filepath.Join(out, "180p.mp4"), 180, 100)
+}
+
+// stopper is a stdout that cancels the run when it reads of a lease.
+type stopper struct {
+	bytes.Buffer
+	stop func()
+}
+
+func (s *stopper) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(`"leased":true`)) {
+		s.stop()
+	}
+	return s.Buffer.Write(p)
+}
+
+func TestAnInterruptEndsTheProcessesAndLeavesNothing(t *testing.T) {
+	pids := filepath.Join(t.TempDir(), "pids")
+	wrapFFmpeg(t, fmt.Sprintf("echo $$ >>'%s'\nexec \"$REAL\" \"$@\"", pids))
+	clip := makeClip(t, 4)
+	parent := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stdout, stderr := &stopper{stop: cancel}, &bytes.Buffer{}
+
+	status := run(ctx, []string{"-i", clip, "-o", filepath.Join(parent, "out"), "-gpus", "2", "-tick", "10ms"}, stdout, stderr)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr.String(), "stopped")
+	require.Empty(t, files(t, parent))
+	running, err := alive(pids)
+	require.NoError(t, err)
+	require.Empty(t, running)
+
+	// All leases are released.
+	all := messages(t, stdout.Bytes())
+	require.Zero(t, all[len(all)-1].Stats.Leased)
+}
+
+// alive returns the processes in the file of pids that have not exited and been
+// waited for.
+func alive(pids string) ([]int, error) {
+	lines, err := os.ReadFile(pids)
+	if err != nil {
+		return nil, err
+	}
+	var found []int
+	for line := range strings.Lines(string(lines)) {
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			return nil, err
+		}
+		if !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			found = append(found, pid)
+		}
+	}
+	return found, nil
+}
+
+// Whoever gets the GPU next finds it unused, whatever ended the lease before.
+func TestALeaseOutlastsItsProcess(t *testing.T) {
+	source, err := openSource(t.Context(), makeClip(t, 2))
+	require.NoError(t, err)
+	for _, test := range []struct {
+		name, script string
+		cancel       bool
+		want         string
+	}{
+		{"success", `exec "$REAL" "$@"`, false, ""},
+		{"failure", `exec "$REAL" -no_such_option`, false, "360p, segment 0: ffmpeg: exit status 1"},
+		{"cancellation", `exec "$REAL" "$@"`, true, "context canceled"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			folder := t.TempDir()
+			pids, started := filepath.Join(folder, "pids"), filepath.Join(folder, "started")
+			if test.cancel {
+				require.NoError(t, syscall.Mkfifo(started, 0o600)) // echo waits for a reader
+			}
+			wrapFFmpeg(t, fmt.Sprintf("echo $$ >>'%s'\necho started >'%s'\n%s", pids, started, test.script))
+			opts := options{out: folder, gpus: 1, segment: 1, heights: []int{360}, tick: time.Hour}
+			w := newWorker(source, opts, folder, io.Discard, io.Discard)
+			lease, err := w.pool.Claim(t.Context())
+			require.NoError(t, err)
+
+			found := make(chan []int)
+			go func() {
+				lease, err := w.pool.Claim(t.Context())
+				assert.NoError(t, err)
+				running, err := alive(pids)
+				assert.NoError(t, err)
+				lease.Release()
+				found <- running
+			}()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.cancel {
+				go func() {
+					_, err := os.ReadFile(started)
+					assert.NoError(t, err)
+					cancel()
+				}()
+			}
+			err = w.encode(ctx, w.rungs[0], lease, false)
+			if test.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, test.want)
+			}
+			require.Empty(t, <-found, "processes on a GPU that was leased again")
+		})
+	}
+}
+
+func TestAFailedEncodeEndsTheRunAndLeavesWhatWasThere(t *testing.T) {
+	wrapFFmpeg(t, `case "$*" in *180p-1.mp4*) echo "no more sessions" >&2; exit 3;; esac
+exec "$REAL" "$@"`)
+	clip, out := makeClip(t, 2), t.TempDir()
+	old := filepath.Join(out, "180p.mp4")
+	require.NoError(t, os.WriteFile(old, []byte("the last run's"), 0o600))
+	var stdout, stderr bytes.Buffer
+	status := run(t.Context(), []string{"-i", clip, "-o", out, "-gpus", "2", "-segment", "0.5", "-ladder", "180,120"}, &stdout, &stderr)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr.String(), "ladder: 180p, segment 1: ffmpeg: exit status 3: no more sessions")
+	require.Equal(t, []string{"180p.mp4"}, files(t, out))
+	content, err := os.ReadFile(old)
+	require.NoError(t, err)
+	require.Equal(t, "the last run's", string(content))
+}
+
+func TestTooFewFramesAreAnError(t *testing.T) {
+	wrapFFmpeg(t, `case "$*" in *90p-1.mp4*) exec "$REAL" -v error -progress pipe:1 -f lavfi -i testsrc2 -frames:v 3 -y "$(eval echo \${$#})";; esac
+exec "$REAL" "$@"`)
+	clip, out := makeClip(t, 1), t.TempDir()
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, 1, run(t.Context(), []string{"-i", clip, "-o", out, "-segment", "0.5", "-ladder", "90"}, &stdout, &stderr))
+	require.Contains(t, stderr.String(), "ffmpeg wrote 3 frames to 90p-1.mp4, want 15")
+	require.Empty(t, files(t, out))
+}
+
+func TestBadInputIsOneLineThatSaysWhatToDo(t *testing.T) {
+	folder := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+		return path
+	}
+	text := file("notes.txt", []byte("not a video\n"))
+	empty := file("empty.mp4", nil)
+	sound := filepath.Join(folder, "sound.wav")
+	_, err := command(t.Context(), nil, "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "sine=duration=0.1", sound)
+	require.NoError(t, err)
+	raw := filepath.Join(folder, "raw.h264")
+	_, err = command(t.Context(), nil, "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=duration=0.1", "-c:v", "libx264", raw)
+	require.NoError(t, err)
+	noFrames := filepath.Join(folder, "noframes.avi")
+	_, err = command(t.Context(), nil, "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=duration=1",
+		"-frames:v", "0", "-c:v", "mpeg4", noFrames)
+	require.NoError(t, err)
+
+	for _, test := range []struct {
+		name   string
+		args   []string
+		status int
+		want   string
+	}{
+		{"no such file", []string{"-i", filepath.Join(folder, "none.mp4")}, 1, "there is no file"},
+		{"a folder", []string{"-i", folder}, 1, "is not a file: name a video with -i"},
+		{"text", []string{"-i", text}, 1, "is not a video that ffmpeg can read: name another with -i"},
+		{"an empty file", []string{"-i", empty}, 1, "is not a video that ffmpeg can read: name another with -i"},
+		{"sound alone", []string{"-i", sound}, 1, "there is no video in it: name another file with -i"},
+		{"no frames", []string{"-i", noFrames}, 1, "its video has no frames: name another file with -i"},
+		{"no times", []string{"-i", raw}, 1, "remake the file with"},
+		{"an odd height", []string{"-ladder", "720,481"}, 2, `"481" is not an even height from 16 to 4320`},
+		{"an absurd height", []string{"-ladder", "99999998"}, 2, "is not an even height"},
+		{"no height", []string{"-ladder", ""}, 2, "is not an even height"},
+		{"a height twice", []string{"-ladder", "90,90"}, 2, "90 is there twice"},
+		{"negative GPUs", []string{"-gpus", "-1"}, 2, "-gpus -1: want 0 to 1024"},
+		{"no seconds", []string{"-seconds", "0"}, 2, "-seconds 0: want"},
+		{"not a number of seconds", []string{"-seconds", "NaN"}, 2, "-seconds NaN: want"},
+		{"no segment", []string{"-segment", "-1"}, 2, "-segment -1: want"},
+		{"no tick", []string{"-tick", "0s"}, 2, "-tick 0s: want more than 0"},
+		{"a stray argument", []string{"clip.mp4"}, 2, `unexpected argument "clip.mp4": name the input with -i`},
+		{"an unknown flag", []string{"-height", "3"}, 2, "flag provided but not defined: -height"},
+		{"a file for a folder", []string{"-i", text, "-o", text}, 1, "the folder for the renditions: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			parent := t.TempDir()
+			args := test.args
+			if !slices.Contains(args, "-o") {
+				args = append([]string{"-o", filepath.Join(parent, "out")}, args...)
+			}
+			var stdout, stderr bytes.Buffer
+			require.Equal(t, test.status, run(t.Context(), args, &stdout, &stderr))
+			require.Contains(t, stderr.String(), test.want)
+			require.Equal(t, 1, strings.Count(stderr.String(), "\n"), "%s", &stderr)
+			require.Empty(t, stdout.String())
+			require.Empty(t, files(t, parent))
+		})
+	}
+}
+
+func TestWithoutFFmpegItSaysHowToGetIt(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, 1, run(t.Context(), nil, &stdout, &stderr))
+	require.Equal(t, "ladder: ffmpeg is not on the PATH: install ffmpeg (Debian: apt-get install ffmpeg)\n", stderr.String())
+}
+
+func TestAFullStdoutEndsTheRun(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full on this system")
+	}
+	defer full.Close()
+	out := t.TempDir()
+	var stderr bytes.Buffer
+	require.Equal(t, 1, run(t.Context(), []string{"-o", out, "-seconds", "0.2", "-ladder", "90"}, full, &stderr))
+	require.Contains(t, stderr.String(), "no space left")
+	require.Empty(t, files(t, out))
+}

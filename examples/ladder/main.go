@@ -1,0 +1,181 @@
+// Command ladder encodes a video into a ladder of renditions, every encode
+// under a lease of the GPU pool. It shows how a worker uses gpupool, and is
+// small enough to read in one sitting: variant.go has the rungs and the
+// goroutines that encode them, arbiter.go lends idle GPUs to slow rungs,
+// report.go tells the load, ffmpeg.go runs the programs, source.go cuts the
+// video into segments.
+//
+//	ladder [-i FILE] [-o DIR] [-gpus N] [-ladder 720,480,360,240]
+//
+// It needs the programs ffmpeg and ffprobe, version 5.1 or newer. Renditions
+// have no sound.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gpupool/gpupool"
+)
+
+func main() {
+	// SIGPIPE too: without it, a reader that closes stdout early would end the
+	// process on the spot, and leave the encoders running.
+	ctx, stop := signal.NotifyContext(context.Background(),
+		os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	// A second Ctrl-C ends a process that hangs on a stuck encoder.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the command without the process around it. It returns the exit status:
+// 0, 1 for a failure, 2 for bad arguments.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	opts, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "ladder:", err)
+		return 2
+	}
+	err = encodeLadder(ctx, opts, stdout, stderr)
+	if ctx.Err() != nil {
+		err = fmt.Errorf("stopped, and %s left as it was: %w", opts.out, context.Cause(ctx))
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "ladder:", err)
+		return 1
+	}
+	return 0
+}
+
+type options struct {
+	in      string
+	out     string
+	gpus    int
+	seconds float64
+	segment float64
+	heights []int
+	tick    time.Duration
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var opts options
+	flags := flag.NewFlagSet("ladder", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&opts.in, "i", "", "the video `file` to encode (default: a generated test clip)")
+	flags.StringVar(&opts.out, "o", "ladder-out", "the `folder` for the renditions")
+	flags.IntVar(&opts.gpus, "gpus", 0, "the `number` of GPUs to simulate")
+	flags.Float64Var(&opts.seconds, "seconds", 10, "the length of the generated clip")
+	flags.Float64Var(&opts.segment, "segment", 2, "the length of a segment in seconds")
+	ladder := flags.String("ladder", "720,480,360,240", "the `heights` of the renditions")
+	flags.DurationVar(&opts.tick, "tick", time.Second, "the time between two load reports")
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(stderr)
+		flags.Usage()
+	}
+	if err != nil {
+		return opts, err
+	}
+	opts.heights, err = parseHeights(*ladder)
+	switch {
+	case err != nil:
+		return opts, err
+	case flags.NArg() > 0:
+		return opts, fmt.Errorf("unexpected argument %q: name the input with -i", flags.Arg(0))
+	case opts.gpus < 0 || opts.gpus > 1024:
+		return opts, fmt.Errorf("-gpus %d: want 0 to 1024", opts.gpus)
+	case !isLength(opts.seconds):
+		return opts, fmt.Errorf("-seconds %v: want 0.1 to 86400", opts.seconds)
+	case !isLength(opts.segment):
+		return opts, fmt.Errorf("-segment %v: want 0.1 to 86400", opts.segment)
+	case opts.tick <= 0:
+		return opts, fmt.Errorf("-tick %v: want more than 0", opts.tick)
+	}
+	return opts, nil
+}
+
+func isLength(seconds float64) bool {
+	return seconds >= 0.1 && seconds <= 86400
+}
+
+func parseHeights(ladder string) ([]int, error) {
+	var heights []int
+	for text := range strings.SplitSeq(ladder, ",") {
+		height, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || height%2 != 0 || height < 16 || height > 4320 {
+			return nil, fmt.Errorf("-ladder %s: %q is not an even height from 16 to 4320", ladder, text)
+		}
+		if slices.Contains(heights, height) {
+			return nil, fmt.Errorf("-ladder %s: %d is there twice", ladder, height)
+		}
+		heights = append(heights, height)
+	}
+	return heights, nil
+}
+
+// encodeLadder does the job in a folder of its own inside the renditions', and
+// moves them into place when all are whole: a run that fails leaves nothing.
+func encodeLadder(ctx context.Context, opts options, stdout, stderr io.Writer) error {
+	for _, program := range []string{"ffmpeg", "ffprobe"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%s is not on the PATH: install ffmpeg (Debian: apt-get install ffmpeg)", program)
+		}
+	}
+	if _, err := os.Stat(opts.out); errors.Is(err, os.ErrNotExist) {
+		defer func() { os.Remove(opts.out) }() // unless there is something in it
+	}
+	if err := os.MkdirAll(opts.out, 0o755); err != nil {
+		return fmt.Errorf("the folder for the renditions: %w", err)
+	}
+	work, err := os.MkdirTemp(opts.out, ".ladder-")
+	if err != nil {
+		return fmt.Errorf("the folder for the renditions: %w", err)
+	}
+	defer os.RemoveAll(work)
+
+	path := opts.in
+	if path == "" {
+		path = filepath.Join(work, "clip.mp4")
+		if err := generateClip(ctx, path, opts.seconds); err != nil {
+			return err
+		}
+	}
+	source, err := openSource(ctx, path)
+	if err != nil {
+		return err
+	}
+	w := newWorker(source, opts, work, stdout, stderr)
+	if err := w.run(ctx); err != nil {
+		return err
+	}
+	for _, r := range w.rungs {
+		if err := os.Rename(r.joined(), r.file); err != nil {
+			return err
+		}
+	}
+	return w.report.done(w.rungs)
+}
+
+// simulatedGPUs are slots to encode under on a host without GPUs.
+func simulatedGPUs(n int) []gpupool.GpuDevice {
+	devices := make([]gpupool.GpuDevice, n)
+	for i := range devices {
+		devices[i] = gpupool.GpuDevice{Index: i, Vendor: vendorSimulated, Name: "one thread of libx264"}
+	}
+	return devices
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/gpupool/gpupool"
+)
+
+// A report tells on stdout, in lines of JSON, what the pool has and does.
+type report struct {
+	pool  *gpupool.GpuPool
+	out   *json.Encoder
+	tick  time.Duration
+	begin time.Time
+}
+
+func newReport(pool *gpupool.GpuPool, out io.Writer, tick time.Duration) *report {
+	return &report{pool, json.NewEncoder(out), tick, time.Now()}
+}
+
+// hello lists the GPUs.
+func (r *report) hello() error {
+	devices := []gpupool.GpuDevice{}
+	for _, entry := range r.pool.SnapshotLeases() {
+		devices = append(devices, entry.GpuDevice)
+	}
+	return r.out.Encode(struct {
+		Type    string              `json:"type"`
+		GpuPool []gpupool.GpuDevice `json:"gpu_pool"`
+	}{"hello", devices})
+}
+
+// run tells the load on every tick, and once more when all is done.
+func (r *report) run(done <-chan struct{}) error {
+	ticker := time.NewTicker(r.tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if err := r.load(); err != nil {
+				return err
+			}
+		case <-done:
+			return r.load()
+		}
+	}
+}
+
+func (r *report) load() error {
+	stats := r.pool.Stats()
+	return r.out.Encode(struct {
+		Type            string                  `json:"type"`
+		GpuPool         []gpupool.GpuLeaseEntry `json:"gpu_pool"`
+		PendingClaimers int                     `json:"pending_claimers"`
+		Stats           gpupool.Stats           `json:"stats"`
+	}{"worker_load", r.pool.SnapshotLeases(), stats.PendingClaimers, stats})
+}
+
+// done tells what was made.
+func (r *report) done(rungs []*rung) error {
+	type result struct {
+		Height         int    `json:"height"`
+		Frames         int    `json:"frames"`
+		Segments       int    `json:"segments"`
+		HelperSegments int64  `json:"helper_segments"`
+		File           string `json:"file"`
+	}
+	var results []result
+	for _, rung := range rungs {
+		results = append(results, result{rung.height, rung.frames(), len(rung.segments), rung.helped.Load(), rung.file})
+	}
+	return r.out.Encode(struct {
+		Type  string   `json:"type"`
+		Wall  int64    `json:"wall_ms"`
+		Rungs []result `json:"rungs"`
+	}{"done", time.Since(r.begin).Milliseconds(), results})
+}
