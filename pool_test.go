@@ -312,27 +312,29 @@ func TestACancelThatRacesARelease(t *testing.T) {
 
 func TestAContextThatEndsAfterTheGrantChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := gpupool.New(inventory(1))
+		pool := gpupool.New(inventory(2))
+		held := claim(t, pool)
 		ctx, cancel := context.WithCancel(t.Context())
-		first, err := pool.Claim(ctx)
+		atOnce, err := pool.Claim(ctx)
 		require.NoError(t, err)
-		second := make(chan *gpupool.GpuLease, 1)
+		afterAWait := make(chan *gpupool.GpuLease, 1)
 		go func() {
 			lease, err := pool.Claim(ctx)
 			assert.NoError(t, err)
-			second <- lease
+			afterAWait <- lease
 		}()
 		synctest.Wait()
-		first.Release()
-		lease := <-second
+		held.Release()
+		synctest.Wait()
 
 		cancel()
 		synctest.Wait()
-		require.Equal(t, []bool{true}, leased(pool))
+		require.Equal(t, []bool{true, true}, leased(pool))
 		_, ok := pool.TryClaim()
 		require.False(t, ok)
 
-		lease.Release()
+		atOnce.Release()
+		(<-afterAWait).Release()
 		requireAllFree(t, pool)
 	})
 }
@@ -681,6 +683,38 @@ func TestStatsCountLeasesWaitsAndCancellations(t *testing.T) {
 			Capacity: 2, Leases: 3, Waits: 2, Cancellations: 1, WaitTime: 3 * time.Second,
 		}, pool.Stats())
 	})
+}
+
+func TestStatsNeverShowAnEffectWithoutItsCount(t *testing.T) {
+	for range 500 {
+		pool := gpupool.New(inventory(64))
+		ctx, cancel := context.WithCancel(t.Context())
+		var claimers sync.WaitGroup
+		claimers.Go(func() {
+			// Nothing is released, so that an effect lasts and each has a count
+			// of its own: 64 leases, then 64 parked claims.
+			for range 128 {
+				if pool.Stats().Leased < 64 {
+					claim(t, pool)
+					continue
+				}
+				claimers.Go(func() {
+					_, err := pool.Claim(ctx)
+					assert.ErrorIs(t, err, context.Canceled)
+				})
+			}
+		})
+		for pending := 0; pending < 64; {
+			stats := pool.Stats()
+			require.GreaterOrEqual(t, stats.Leases, uint64(stats.Leased))
+			require.GreaterOrEqual(t, stats.Waits, uint64(stats.PendingClaimers))
+			pending = stats.PendingClaimers
+		}
+		cancel()
+		claimers.Wait()
+		stats := pool.Stats()
+		require.Equal(t, stats.Waits, stats.Cancellations)
+	}
 }
 
 // JSON and text.
