@@ -7,44 +7,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/gpupool/gpupool"
 )
-
-const vendorSimulated gpupool.GpuVendor = "simulated"
-
-// An encoder is what the ffmpeg command needs to encode in a certain place.
-type encoder struct {
-	env    []string // names the GPU to the process
-	filter string   // after scaling
-	codec  []string
-}
-
-// encoderFor returns the encoder of the lease's GPU, or the CPU's for a nil
-// lease.
-func encoderFor(lease *gpupool.GpuLease) (encoder, error) {
-	cpu := encoder{
-		filter: "format=yuv420p",
-		codec:  []string{"-c:v", "libx264", "-preset", "veryfast", "-crf", "23"},
-	}
-	device, ok := lease.Device()
-	if !ok {
-		return cpu, nil
-	}
-	switch device.Vendor {
-	case vendorSimulated:
-		cpu.env = []string{"SIMULATED_GPU=" + strconv.Itoa(device.Index)}
-		cpu.codec = append(cpu.codec, "-threads", "1")
-		return cpu, nil
-	}
-	return encoder{}, fmt.Errorf("no encoder for %s", device)
-}
 
 // encode encodes a segment of the source to the height.
 func (e encoder) encode(ctx context.Context, source string, s segment, height int, to string) error {
-	var args []string
+	return ffmpeg(ctx, e.env, s.frames, e.arguments(source, s, height), to)
+}
+
+func (e encoder) arguments(source string, s segment, height int) []string {
+	args := slices.Clone(e.open)
 	if !s.whole {
 		args = append(args, "-seek_timestamp", "1", "-noaccurate_seek", "-ss", seconds(s.seek))
 	}
@@ -55,7 +30,7 @@ func (e encoder) encode(ctx context.Context, source string, s segment, height in
 		e.filter,
 	}, ","))
 	args = append(args, e.codec...)
-	return ffmpeg(ctx, e.env, s.frames, append(args, timing...), to)
+	return append(args, timing...)
 }
 
 // timing keeps each frame's own time, on a clock that is fine enough for any.
@@ -119,15 +94,19 @@ func command(ctx context.Context, env []string, name string, args ...string) ([]
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", name, err, lastLine(stderr.String()))
+		return nil, fmt.Errorf("%s: %w: %s", name, err, reason(stderr.String()))
 	}
 	return stdout.Bytes(), nil
 }
 
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return text[strings.LastIndexByte(text, '\n')+1:]
+// reason is the first line that a program complained in: the others follow from
+// it. ffmpeg puts the name of its part and an address before some.
+func reason(complaint string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(complaint), "\n")
+	return partPattern.ReplaceAllString(line, "")
 }
+
+var partPattern = regexp.MustCompile(`^\[[^]]* @ 0x[0-9a-f]+\] `)
 
 func seconds(s float64) string {
 	return strconv.FormatFloat(s, 'f', 6, 64)

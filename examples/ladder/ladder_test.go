@@ -296,8 +296,8 @@ func TestALeaseOutlastsItsProcess(t *testing.T) {
 				require.NoError(t, syscall.Mkfifo(started, 0o600)) // echo waits for a reader
 			}
 			wrapFFmpeg(t, fmt.Sprintf("echo $$ >>'%s'\necho started >'%s'\n%s", pids, started, test.script))
-			opts := options{out: folder, gpus: 1, segment: 1, heights: []int{360}, tick: time.Hour}
-			w := newWorker(source, opts, folder, io.Discard, io.Discard)
+			opts := options{out: folder, segment: 1, heights: []int{360}, tick: time.Hour}
+			w := newWorker(source, simulated(1), opts, folder, io.Discard, &status{out: io.Discard})
 			lease, err := w.pool.Claim(t.Context())
 			require.NoError(t, err)
 
@@ -393,7 +393,8 @@ func TestBadInputIsOneLineThatSaysWhatToDo(t *testing.T) {
 		{"an absurd height", []string{"-ladder", "99999998"}, 2, "is not an even height"},
 		{"no height", []string{"-ladder", ""}, 2, "is not an even height"},
 		{"a height twice", []string{"-ladder", "90,90"}, 2, "90 is there twice"},
-		{"negative GPUs", []string{"-gpus", "-1"}, 2, "-gpus -1: want 0 to 1024"},
+		{"negative GPUs", []string{"-gpus", "-1"}, 2, "-gpus -1: want auto, or 0 to 1024"},
+		{"no number of GPUs", []string{"-gpus", "all"}, 2, "-gpus all: want auto, or 0 to 1024"},
 		{"no seconds", []string{"-seconds", "0"}, 2, "-seconds 0: want"},
 		{"not a number of seconds", []string{"-seconds", "NaN"}, 2, "-seconds NaN: want"},
 		{"no segment", []string{"-segment", "-1"}, 2, "-segment -1: want"},
@@ -436,4 +437,72 @@ func TestAFullStdoutEndsTheRun(t *testing.T) {
 	require.Equal(t, 1, run(t.Context(), []string{"-o", out, "-seconds", "0.2", "-ladder", "90"}, full, &stderr))
 	require.Contains(t, stderr.String(), "no space left")
 	require.Empty(t, files(t, out))
+}
+
+func TestTheGPUsOfThisHost(t *testing.T) {
+	out := t.TempDir()
+	all := ladder(t, "-o", out, "-seconds", "0.5", "-ladder", "180")
+	require.Equal(t, "hello", all[0].Type)
+	require.Equal(t, 15, all[len(all)-1].Rungs[0].Frames)
+}
+
+// Here a GPU that names an NVIDIA card by its UUID gets libx264 for an encoder.
+func TestAGPUThatCannotEncodeIsDropped(t *testing.T) {
+	wrapFFmpeg(t, `
+for a; do
+	shift
+	case $a in
+	h264_nvenc) [ "$CUDA_VISIBLE_DEVICES" = GPU-hangs ] && exec sleep 1000
+		[ "$CUDA_VISIBLE_DEVICES" = GPU-8f2e ] || { echo "[h264_nvenc @ 0x1] no capable devices found" >&2; echo "failed!" >&2; exit 1; }
+		set -- "$@" libx264;;
+	-gpu|-rc|-cq|-b:v) skip=1;;
+	*) [ -n "$skip" ] || set -- "$@" "$a"
+		skip=;;
+	esac
+done
+exec "$REAL" "$@"`)
+	path := makeClip(t, 1)
+	source, err := openSource(t.Context(), path)
+	require.NoError(t, err)
+	without, hangs, foreign := nvidia, nvidia, nvidia
+	without.UUID, hangs.UUID, foreign.Vendor = "GPU-none", "GPU-hangs", "matrox"
+	noNode := amd
+	noNode.RenderNode = "/nowhere/renderD128"
+	var stderr, stdout bytes.Buffer
+	status := &status{out: &stderr}
+	folder := t.TempDir()
+
+	inv, err := inventory{devices: []gpupool.GpuDevice{without, nvidia, noNode, foreign}}.
+		probe(t.Context(), source, 180, folder, time.Minute, status)
+	require.NoError(t, err)
+	require.Equal(t, []gpupool.GpuDevice{nvidia}, inv.devices)
+	require.Len(t, inv.dropped, 3)
+	require.Equal(t, dropped{without, "ffmpeg: exit status 1: no capable devices found"}, inv.dropped[0])
+	require.Equal(t, noNode, inv.dropped[1].GpuDevice)
+	require.NotEmpty(t, inv.dropped[1].Reason)
+	require.Equal(t, dropped{foreign, "no encoder is known for matrox:2 NVIDIA L4"}, inv.dropped[2])
+	require.Equal(t, 3, strings.Count(stderr.String(), "\n"), "%s", &stderr)
+	require.Contains(t, stderr.String(), "ladder: nvidia:2 NVIDIA L4 cannot encode: ffmpeg: exit status 1: no capable devices found\n")
+
+	// What is left encodes, and the report tells both.
+	w := newWorker(source, inv, options{out: folder, segment: 1, heights: []int{180}, tick: time.Hour}, folder, &stdout, status)
+	require.NoError(t, w.run(t.Context()))
+	requireRendition(t, path, w.rungs[0].joined(), 180, 30)
+	var hello struct {
+		GpuPool []gpupool.GpuDevice `json:"gpu_pool"`
+		Dropped []dropped
+	}
+	require.NoError(t, json.NewDecoder(&stdout).Decode(&hello))
+	require.Equal(t, inv.devices, hello.GpuPool)
+	require.Equal(t, inv.dropped, hello.Dropped)
+
+	locked, err := inventory{devices: []gpupool.GpuDevice{hangs}}.
+		probe(t.Context(), source, 180, folder, 100*time.Millisecond, status)
+	require.NoError(t, err)
+	require.Equal(t, []dropped{{hangs, "no frame within 100ms"}}, locked.dropped)
+
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	_, err = inventory{devices: []gpupool.GpuDevice{nvidia}}.probe(stopped, source, 180, folder, time.Minute, status)
+	require.ErrorIs(t, err, context.Canceled)
 }

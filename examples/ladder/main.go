@@ -2,10 +2,10 @@
 // under a lease of the GPU pool. It shows how a worker uses gpupool, and is
 // small enough to read in one sitting: variant.go has the rungs and the
 // goroutines that encode them, arbiter.go lends idle GPUs to slow rungs,
-// report.go tells the load, ffmpeg.go runs the programs, source.go cuts the
-// video into segments.
+// report.go tells the load, gpus.go finds the GPUs and addresses them, ffmpeg.go
+// runs the programs, source.go cuts the video into segments.
 //
-//	ladder [-i FILE] [-o DIR] [-gpus N] [-ladder 720,480,360,240]
+//	ladder [-i FILE] [-o DIR] [-gpus auto|N] [-ladder 720,480,360,240]
 //
 // It needs the programs ffmpeg and ffprobe, version 5.1 or newer. Renditions
 // have no sound.
@@ -26,8 +26,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/gpupool/gpupool"
 )
 
 func main() {
@@ -65,12 +63,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type options struct {
 	in      string
 	out     string
-	gpus    int
+	gpus    int // how many to simulate, or auto
 	seconds float64
 	segment float64
 	heights []int
 	tick    time.Duration
 }
+
+// auto stands for the GPUs of the host.
+const auto = -1
 
 func parse(args []string, stderr io.Writer) (options, error) {
 	var opts options
@@ -78,7 +79,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&opts.in, "i", "", "the video `file` to encode (default: a generated test clip)")
 	flags.StringVar(&opts.out, "o", "ladder-out", "the `folder` for the renditions")
-	flags.IntVar(&opts.gpus, "gpus", 0, "the `number` of GPUs to simulate")
+	gpus := flags.String("gpus", "auto", "auto for the GPUs of this host, or the `number` of GPUs to simulate")
 	flags.Float64Var(&opts.seconds, "seconds", 10, "the length of the generated clip")
 	flags.Float64Var(&opts.segment, "segment", 2, "the length of a segment in seconds")
 	ladder := flags.String("ladder", "720,480,360,240", "the `heights` of the renditions")
@@ -91,14 +92,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if err != nil {
 		return opts, err
 	}
-	opts.heights, err = parseHeights(*ladder)
-	switch {
-	case err != nil:
+	opts.gpus, err = parseGPUs(*gpus)
+	if err != nil {
 		return opts, err
+	}
+	opts.heights, err = parseHeights(*ladder)
+	if err != nil {
+		return opts, err
+	}
+	switch {
 	case flags.NArg() > 0:
 		return opts, fmt.Errorf("unexpected argument %q: name the input with -i", flags.Arg(0))
-	case opts.gpus < 0 || opts.gpus > 1024:
-		return opts, fmt.Errorf("-gpus %d: want 0 to 1024", opts.gpus)
 	case !isLength(opts.seconds):
 		return opts, fmt.Errorf("-seconds %v: want 0.1 to 86400", opts.seconds)
 	case !isLength(opts.segment):
@@ -107,6 +111,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return opts, fmt.Errorf("-tick %v: want more than 0", opts.tick)
 	}
 	return opts, nil
+}
+
+func parseGPUs(text string) (int, error) {
+	if text == "auto" {
+		return auto, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > 1024 {
+		return 0, fmt.Errorf("-gpus %s: want auto, or 0 to 1024", text)
+	}
+	return n, nil
 }
 
 func isLength(seconds float64) bool {
@@ -159,7 +174,19 @@ func encodeLadder(ctx context.Context, opts options, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	w := newWorker(source, opts, work, stdout, stderr)
+	status := &status{out: stderr, terminal: isTerminal(stderr)}
+	gpus := simulated(opts.gpus)
+	if opts.gpus == auto {
+		gpus, err = detected(status)
+		if err != nil {
+			return err
+		}
+		gpus, err = gpus.probe(ctx, source, slices.Max(opts.heights), work, 30*time.Second, status)
+		if err != nil {
+			return err
+		}
+	}
+	w := newWorker(source, gpus, opts, work, stdout, status)
 	if err := w.run(ctx); err != nil {
 		return err
 	}
@@ -169,13 +196,4 @@ func encodeLadder(ctx context.Context, opts options, stdout, stderr io.Writer) e
 		}
 	}
 	return w.report.done(w.rungs)
-}
-
-// simulatedGPUs are slots to encode under on a host without GPUs.
-func simulatedGPUs(n int) []gpupool.GpuDevice {
-	devices := make([]gpupool.GpuDevice, n)
-	for i := range devices {
-		devices[i] = gpupool.GpuDevice{Index: i, Vendor: vendorSimulated, Name: "one thread of libx264"}
-	}
-	return devices
 }

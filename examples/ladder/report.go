@@ -21,15 +21,12 @@ func newReport(pool *gpupool.GpuPool, out io.Writer, tick time.Duration) *report
 }
 
 // hello lists the GPUs.
-func (r *report) hello() error {
-	devices := []gpupool.GpuDevice{}
-	for _, entry := range r.pool.SnapshotLeases() {
-		devices = append(devices, entry.GpuDevice)
-	}
+func (r *report) hello(gpus inventory) error {
 	return r.out.Encode(struct {
 		Type    string              `json:"type"`
 		GpuPool []gpupool.GpuDevice `json:"gpu_pool"`
-	}{"hello", devices})
+		Dropped []dropped           `json:"dropped"`
+	}{"hello", append([]gpupool.GpuDevice{}, gpus.devices...), append([]dropped{}, gpus.dropped...)}) // [], not null
 }
 
 // run tells the load on every tick, and once more when all is done.

@@ -16,13 +16,13 @@ type status struct {
 	terminal bool
 }
 
-func newStatus(out io.Writer, rungs []*rung) *status {
-	s := &status{out: out, rungs: rungs}
-	if file, ok := out.(*os.File); ok {
-		info, err := file.Stat()
-		s.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
 	}
-	return s
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func (s *status) line(format string, args ...any) {

@@ -17,6 +17,7 @@ import (
 // A worker encodes the rungs of a ladder with the GPUs of its pool.
 type worker struct {
 	pool   *gpupool.GpuPool
+	gpus   inventory
 	source source
 	rungs  []*rung
 	report *report
@@ -44,10 +45,12 @@ type rung struct {
 	helped  atomic.Int64  // segments encoded by helpers
 }
 
-func newWorker(source source, opts options, work string, stdout, stderr io.Writer) *worker {
+func newWorker(source source, gpus inventory, opts options, work string, stdout io.Writer, status *status) *worker {
 	w := &worker{
-		pool:     gpupool.New(simulatedGPUs(opts.gpus)),
+		pool:     gpupool.New(gpus.devices),
+		gpus:     gpus,
 		source:   source,
+		status:   status,
 		released: make(chan struct{}, 1),
 	}
 	segments := source.segments(opts.segment)
@@ -68,7 +71,7 @@ func newWorker(source source, opts options, work string, stdout, stderr io.Write
 		w.rungs = append(w.rungs, r)
 	}
 	w.report = newReport(w.pool, stdout, opts.tick)
-	w.status = newStatus(stderr, w.rungs)
+	w.status.rungs = w.rungs
 	return w
 }
 
@@ -98,7 +101,7 @@ func (r *rung) joined() string {
 // process has exited and every lease is released. The first failure ends the
 // others.
 func (w *worker) run(ctx context.Context) error {
-	if err := w.report.hello(); err != nil {
+	if err := w.report.hello(w.gpus); err != nil {
 		return err
 	}
 	w.status.line("%d frames in %d segments, %d rungs, %d GPUs",
@@ -171,7 +174,7 @@ func (w *worker) variant(ctx context.Context, r *rung, claimed chan<- struct{}) 
 // gives its GPU back to a claimer that waits for one.
 func (w *worker) encode(ctx context.Context, r *rung, lease *gpupool.GpuLease, helper bool) error {
 	defer w.release(lease)
-	encoder, err := encoderFor(lease)
+	encoder, err := w.gpus.encoderFor(lease)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpupool/gpupool"
+)
+
+var (
+	nvidia = gpupool.GpuDevice{Index: 2, Vendor: gpupool.VendorNVIDIA, Name: "NVIDIA L4", UUID: "GPU-8f2e", PCIAddress: "0000:c1:00.0"}
+	amd    = gpupool.GpuDevice{Index: 1, Vendor: gpupool.VendorAMD, Name: "W7900", PCIAddress: "0000:83:00.0", RenderNode: "/dev/dri/renderD129"}
+	intel  = gpupool.GpuDevice{Index: 0, Vendor: gpupool.VendorIntel, Name: "Arc A380", PCIAddress: "0000:03:00.0", RenderNode: "/dev/dri/renderD128"}
+)
+
+func TestAGPUIsAddressedByWhatNamesItAlone(t *testing.T) {
+	first, second := nvidia, nvidia
+	first.PCIAddress, first.UUID = "0000:41:00.0", ""
+	second.UUID = ""
+	inv := inventory{counted: []gpupool.GpuDevice{intel, first, amd, second}}
+	nvenc := []string{"-c:v", "h264_nvenc", "-gpu", "0", "-rc", "vbr", "-cq", "23", "-b:v", "0"}
+	vaapi := []string{"-c:v", "h264_vaapi", "-qp", "23"}
+	for _, test := range []struct {
+		name   string
+		device gpupool.GpuDevice
+		want   encoder
+	}{
+		{"NVIDIA by UUID", nvidia,
+			encoder{[]string{"CUDA_VISIBLE_DEVICES=GPU-8f2e"}, nil, "format=yuv420p", nvenc}},
+		{"NVIDIA without a UUID", first,
+			encoder{[]string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=0"}, nil, "format=yuv420p", nvenc}},
+		{"the second NVIDIA without a UUID", second,
+			encoder{[]string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=1"}, nil, "format=yuv420p", nvenc}},
+		{"AMD", amd,
+			encoder{nil, []string{"-vaapi_device", "/dev/dri/renderD129"}, "format=nv12,hwupload", vaapi}},
+		{"Intel", intel,
+			encoder{nil, []string{"-vaapi_device", "/dev/dri/renderD128"}, "format=nv12,hwupload", vaapi}},
+		{"simulated", simulated(4).devices[3],
+			encoder{[]string{"SIMULATED_GPU=3"}, nil, "format=yuv420p",
+				[]string{"-c:v", "libx264", "-preset", "veryfast", "-crf", "23", "-threads", "1"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			// Through a lease, as the worker asks.
+			lease, ok := gpupool.New([]gpupool.GpuDevice{test.device}).TryClaim()
+			require.True(t, ok)
+			got, err := inv.encoderFor(lease)
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+		})
+	}
+
+	cpu, err := inv.encoderFor(nil)
+	require.NoError(t, err)
+	require.Equal(t, encoder{nil, nil, "format=yuv420p", []string{"-c:v", "libx264", "-preset", "veryfast", "-crf", "23"}}, cpu)
+
+	_, err = inventory{}.encoderOn(first)
+	require.ErrorContains(t, err, "nvidia:2 NVIDIA L4 has neither a UUID nor a known place on the bus")
+	_, err = inv.encoderOn(gpupool.GpuDevice{Vendor: "matrox", Name: "G200"})
+	require.ErrorContains(t, err, "no encoder is known for matrox:0 G200")
+}
+
+func TestTheArgumentsOfAnEncode(t *testing.T) {
+	e := encoder{nil, []string{"-vaapi_device", "/dev/dri/renderD128"}, "format=nv12,hwupload", []string{"-c:v", "h264_vaapi"}}
+	s := segment{number: 1, frames: 60, start: 1.983333, end: 3.983333, seek: 1.5}
+	after := []string{"-copyts", "-i", "file:-a b.mp4", "-map", "0:V:0",
+		"-vf", "trim=start=1.983333:end=3.983333,setpts=PTS-STARTPTS,scale=-2:720,format=nv12,hwupload",
+		"-c:v", "h264_vaapi", "-fps_mode", "passthrough", "-enc_time_base", "1:90000", "-video_track_timescale", "90000"}
+	require.Equal(t, append([]string{"-vaapi_device", "/dev/dri/renderD128",
+		"-seek_timestamp", "1", "-noaccurate_seek", "-ss", "1.500000"}, after...), e.arguments("-a b.mp4", s, 720))
+	s.whole = true
+	require.Equal(t, append([]string{"-vaapi_device", "/dev/dri/renderD128"}, after...), e.arguments("-a b.mp4", s, 720))
+}
+
+func TestAFaultOfTheDetectionIsNeverAHostWithoutGPUs(t *testing.T) {
+	fault := errors.New("gpupool: GPU 0000:41:00.0: no Device Minor")
+	for _, test := range []struct {
+		name    string
+		devices []gpupool.GpuDevice
+		err     error
+		want    string
+	}{
+		{"GPUs", []gpupool.GpuDevice{amd}, nil, ""},
+		{"no GPUs", nil, nil, ""},
+		{"not Linux", nil, fmt.Errorf("on plan9: %w", errors.ErrUnsupported), ""},
+		{"a fault", nil, fault, "it cannot be told which GPUs there are (-gpus 0 encodes on the CPU): gpupool: GPU 0000:41:00.0"},
+		{"a fault beside a GPU", []gpupool.GpuDevice{amd}, fault, "some GPUs are left out: gpupool: GPU 0000:41:00.0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			devices, err := checkDetected(test.devices, test.err)
+			require.Equal(t, test.devices, devices)
+			if test.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, test.want)
+			}
+		})
+	}
+}
+
+func TestTheReasonIsTheFirstComplaint(t *testing.T) {
+	require.Equal(t, "OpenEncodeSessionEx failed: unsupported device (2)", reason(
+		"[h264_nvenc @ 0x55a1df282c80] OpenEncodeSessionEx failed: unsupported device (2)\n"+
+			"[h264_nvenc @ 0x55a1df282c80] No capable devices found\nConversion failed!\n"))
+	require.Empty(t, reason("\n"))
+}
