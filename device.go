@@ -31,8 +31,7 @@ type GpuDevice struct {
 	// Name is the product name, for people.
 	Name string `json:"name"`
 
-	// UUID addresses the GPU where ordinals do not: an ordinal depends on who
-	// counts.
+	// UUID identifies the GPU also where programs number GPUs differently.
 	UUID string `json:"uuid,omitempty"`
 
 	// PCIAddress is the GPU's place on the bus, such as 0000:c1:00.0.

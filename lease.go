@@ -46,16 +46,17 @@ func (l *GpuLease) SetLabel(label string) {
 }
 
 // Release ends the lease: the slot is free, and the claimer that has been
-// parked longest gets it. Call it when the encoder's process or session is
+// parked longest is served. Call it when the encoder's process or session is
 // gone, not before.
 //
-// Release never blocks. Only the first call on a lease does anything, also when
-// several goroutines call at once; a later one leaves the slot's next holder
-// alone. On a nil lease it does nothing. So a deferred Release is always right.
+// Release never waits for a GPU or a claimer. Only the first call on a lease
+// does anything, also when several goroutines call at once; a later one leaves
+// the slot's next holder alone. On a nil lease it does nothing. So a deferred
+// Release is always right.
 //
-// Release synchronizes before the return of the Claim or TryClaim that next
-// leases the slot: what was written under this lease can be read under that
-// one.
+// The call that ends the lease synchronizes before the return of the Claim or
+// TryClaim that next leases the slot: what was written under this lease can be
+// read under that one.
 func (l *GpuLease) Release() {
 	if l == nil {
 		return

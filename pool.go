@@ -21,9 +21,9 @@
 // The pool has one slot for each device of the inventory given to [New]. A
 // lease is a slot handed out; a claimer is a goroutine inside [GpuPool.Claim],
 // pending while it waits there. An arbiter, which lends idle GPUs to helpers,
-// uses [GpuPool.TryClaim], which never takes what a claimer is waiting for.
+// uses [GpuPool.TryClaim], which never takes what a pending claimer waits for.
 //
-// The pool rules one process. It knows nothing of other processes on the host,
+// The pool serves one process. It knows nothing of other processes on the host,
 // never takes a lease back, and sets no limit on how long one lasts.
 package gpupool
 
@@ -57,20 +57,21 @@ type GpuPool struct {
 
 	// free has one bit a slot, set while the slot is free: slot s is bit s%64
 	// of word s/64, and the bits past the last slot stay clear. Only a claimer
-	// that has a permit clears a bit, after it got the permit; only the Release
-	// that ends the slot's lease sets it, before it returns the permit. So
+	// that has a permit clears a bit, after it got the permit; after New, only
+	// the Release that ends the slot's lease sets it, before it returns the
+	// permit. So
 	// there are always at least as many set bits as permits that are free or
 	// in the hands of claimers still looking for a slot. takeSlot relies on it.
 	free []atomic.Uint64
 
 	// pending counts the claimers from the moment that found them no permit
-	// until they have a lease or an error. TryClaim relies on the latter: when
-	// a claimer no longer counts, it has been served.
+	// until they have a lease or an error. TryClaim relies on the latter: a
+	// claimer that no longer counts has nothing left to be robbed of.
 	pending atomic.Int64
 
 	// The counters of Stats. leases and waits go up before what they count can
-	// be seen, a leased slot or a pending claimer, and cancellations after
-	// waits. Stats reads each of them after what it bounds.
+	// be seen, a leased slot or a pending claimer, and Stats reads them after
+	// those.
 	leases        atomic.Uint64
 	waits         atomic.Uint64
 	cancellations atomic.Uint64
@@ -117,7 +118,7 @@ func New(devices []GpuDevice) *GpuPool {
 // ctx. On a CPU-only host Claim returns a nil lease and a nil error at once:
 // encode on the CPU. When ctx is done, before the call or during the wait,
 // Claim returns a nil lease and the context's error, and leaves the pool as if
-// it had not been called.
+// it had not been called, but for the counters of [Stats].
 func (p *GpuPool) Claim(ctx context.Context) (*GpuLease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -133,10 +134,12 @@ func (p *GpuPool) Claim(ctx context.Context) (*GpuLease, error) {
 
 // TryClaim leases the lowest free slot, if there is one and nobody is pending.
 // Otherwise, and always on a CPU-only host, it returns a nil lease and false,
-// and leaves the pool unchanged. It never blocks and never counts as pending.
+// and leaves the pool unchanged. It never waits and never counts as pending.
 //
-// A claimer that has been seen pending gets its lease before any TryClaim that
-// begins later.
+// A claimer that has been seen pending gets its lease, or ends with its context,
+// before any TryClaim that begins later succeeds. The failure can be of the
+// moment: a claimer that has just been served counts until it returns. So an
+// arbiter tries again after each Release and after each return of a Claim.
 func (p *GpuPool) TryClaim() (*GpuLease, bool) {
 	// The semaphore refuses while its queue has somebody in it. A claimer that
 	// counts as pending may not have reached the queue yet, and a permit

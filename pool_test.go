@@ -408,32 +408,32 @@ func TestAClaimThatFindsAGPUFreeNeverCountsAsPending(t *testing.T) {
 
 func TestPendingIsNeverNegativeAndZeroWhenNobodyClaims(t *testing.T) {
 	pool := gpupool.New(inventory(2))
-	done := make(chan struct{})
-	var sampler, claimers sync.WaitGroup
-	sampler.Go(func() {
-		for {
-			n := pool.PendingClaimers()
-			if !assert.GreaterOrEqual(t, n, 0) || !assert.LessOrEqual(t, n, 4) {
-				return
-			}
-			select {
-			case <-done:
-				return
-			default:
-			}
-		}
-	})
+	var claimers sync.WaitGroup
 	for range 4 {
 		claimers.Go(func() {
 			for range 2000 {
-				claim(t, pool).Release()
+				lease, err := pool.Claim(t.Context())
+				assert.NoError(t, err)
+				lease.Release()
 			}
 		})
 	}
-	claimers.Wait()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		claimers.Wait()
+	}()
+	for sampling := true; sampling; {
+		select {
+		case <-done:
+			sampling = false
+		default:
+		}
+		n := pool.PendingClaimers()
+		require.GreaterOrEqual(t, n, 0)
+		require.LessOrEqual(t, n, 4)
+	}
 	require.Zero(t, pool.PendingClaimers())
-	close(done)
-	sampler.Wait()
 }
 
 // Release.
@@ -633,6 +633,8 @@ func TestASnapshotOfUpTo64SlotsIsOfOneMoment(t *testing.T) {
 			}
 		}
 	})
+	defer swaps.Wait()
+	defer close(done)
 	for range 20_000 {
 		entries := pool.SnapshotLeases()
 		require.True(t, entries[0].Leased || entries[63].Leased)
@@ -640,8 +642,33 @@ func TestASnapshotOfUpTo64SlotsIsOfOneMoment(t *testing.T) {
 			require.Equal(t, entry.Leased, !entry.LeasedSince.IsZero())
 		}
 	}
-	close(done)
-	swaps.Wait()
+}
+
+func TestALabelThatComesLateNeverShows(t *testing.T) {
+	pool := gpupool.New(inventory(1))
+	done := make(chan struct{})
+	var holder sync.WaitGroup
+	holder.Go(func() {
+		for {
+			if lease, ok := pool.TryClaim(); ok {
+				lease.SetLabel("in time")
+				lease.Release()
+				lease.SetLabel("late")
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	defer holder.Wait()
+	defer close(done)
+	for range 1_000_000 {
+		if label := pool.SnapshotLeases()[0].Label; label != "" {
+			require.Equal(t, "in time", label)
+		}
+	}
 }
 
 func TestStatsCountLeasesWaitsAndCancellations(t *testing.T) {

@@ -15,8 +15,8 @@ type GpuLeaseEntry struct {
 	Leased bool `json:"leased"`
 
 	// LeasedSince is when the lease began. It is never zero if Leased. It has
-	// a monotonic reading, so time.Since is exact; the wall time follows the
-	// host's clock as that stood when the pool was made.
+	// a monotonic reading, for time.Since; its wall time takes no notice of
+	// changes that were made to the host's clock since the pool was made.
 	LeasedSince time.Time `json:"leased_since,omitzero"`
 
 	// Label is the last one set by [GpuLease.SetLabel] on this lease.
@@ -46,7 +46,7 @@ func (e GpuLeaseEntry) String() string {
 // that reads free may already be promised to a claimer that is about to take
 // it, so an arbiter decides by [GpuPool.TryClaim] and not by a snapshot. The
 // other fields are read right after. If the lease is just being handed out or
-// returned then, LeasedSince is the time of the snapshot and Label is empty.
+// returned then, Label can be empty and LeasedSince the time of the snapshot.
 func (p *GpuPool) SnapshotLeases() []GpuLeaseEntry {
 	entries := make([]GpuLeaseEntry, len(p.slots))
 	var free uint64
@@ -85,8 +85,7 @@ func (s *slot) entry(leased bool) GpuLeaseEntry {
 // go up, from the pool's creation.
 //
 // The fields are read one after the other while the pool works on. Even so,
-// Leases is never below Leased, and Waits neither below PendingClaimers nor
-// below Cancellations.
+// Leases is never below Leased, and Waits never below PendingClaimers.
 type Stats struct {
 	// Status.
 
@@ -102,16 +101,16 @@ type Stats struct {
 	WaitTime      time.Duration `json:"wait_ns"`       // spent parked, by claims that no longer are
 }
 
-// Stats returns the pool's load. It takes no lock and never blocks.
+// Stats returns the pool's load. It takes no lock and never waits.
 func (p *GpuPool) Stats() Stats {
 	s := Stats{Capacity: len(p.slots), Leased: len(p.slots)}
 	for w := range p.free {
 		s.Leased -= bits.OnesCount64(p.free[w].Load())
 	}
 	s.PendingClaimers = p.PendingClaimers()
-	s.WaitTime = time.Duration(p.waitTime.Load())
-	s.Cancellations = p.cancellations.Load()
-	s.Waits = p.waits.Load()
 	s.Leases = p.leases.Load()
+	s.Waits = p.waits.Load()
+	s.Cancellations = p.cancellations.Load()
+	s.WaitTime = time.Duration(p.waitTime.Load())
 	return s
 }
