@@ -17,7 +17,7 @@ func (w *worker) arbitrate(ctx context.Context, group *errgroup.Group) {
 			continue
 		}
 		select {
-		case <-w.released:
+		case <-w.changed:
 		case <-ctx.Done():
 			return
 		}

@@ -23,9 +23,10 @@ func (e encoder) arguments(source string, s segment, height int) []string {
 	if !s.whole {
 		args = append(args, "-seek_timestamp", "1", "-noaccurate_seek", "-ss", seconds(s.seek))
 	}
-	args = append(args, "-copyts", "-i", "file:"+source, "-map", "0:V:0", "-vf", strings.Join([]string{
+	args = append(args, "-fflags", "+genpts", "-copyts", "-i", "file:"+source, "-map", "0:V:0", "-vf", strings.Join([]string{
+		"settb=AVTB", // microseconds: a container's own clock can be as coarse as a frame
 		"trim=start=" + seconds(s.start) + ":end=" + seconds(s.end),
-		"setpts=PTS-STARTPTS",
+		"setpts=PTS-(" + seconds(s.first) + ")/TB",
 		"scale=-2:" + strconv.Itoa(height),
 		e.filter,
 	}, ","))
@@ -38,9 +39,14 @@ var timing = []string{"-fps_mode", "passthrough", "-enc_time_base", "1:90000", "
 
 // join puts the rung's segments, in order, into one file.
 func join(ctx context.Context, r *rung) error {
+	folder, err := filepath.Abs(r.work)
+	if err != nil {
+		return err
+	}
 	var list strings.Builder
 	for i, s := range r.segments {
-		fmt.Fprintf(&list, "file %s\n", filepath.Base(r.part(i)))
+		part := filepath.Join(folder, filepath.Base(r.part(i)))
+		fmt.Fprintf(&list, "file 'file:%s'\n", strings.ReplaceAll(part, "'", `'\''`))
 		if i < len(r.segments)-1 {
 			fmt.Fprintf(&list, "duration %s\n", seconds(s.length))
 		}
@@ -49,7 +55,7 @@ func join(ctx context.Context, r *rung) error {
 	if err := os.WriteFile(listFile, []byte(list.String()), 0o600); err != nil {
 		return err
 	}
-	return ffmpeg(ctx, nil, r.frames(), []string{"-f", "concat", "-i", "file:" + listFile,
+	return ffmpeg(ctx, nil, r.frames(), []string{"-f", "concat", "-safe", "0", "-i", "file:" + listFile,
 		"-c", "copy", "-video_track_timescale", "90000", "-movflags", "+faststart"}, r.joined())
 }
 
@@ -59,7 +65,7 @@ func generateClip(ctx context.Context, to string, length float64) error {
 		"-frames:v", strconv.Itoa(frames), "-c:v", "libx264", "-preset", "ultrafast", "-g", "60", "-pix_fmt", "yuv420p"}, to)
 }
 
-// ffmpeg writes an MP4 file, and fails unless it has so many frames.
+// ffmpeg writes an MP4 file, and fails unless it has exactly that many frames.
 func ffmpeg(ctx context.Context, env []string, frames int, args []string, to string) error {
 	args = append([]string{"-nostdin", "-v", "error", "-progress", "pipe:1"}, args...)
 	output, err := command(ctx, env, "ffmpeg", append(args, "-f", "mp4", "-y", "file:"+to)...)

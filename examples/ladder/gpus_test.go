@@ -64,9 +64,9 @@ func TestAGPUIsAddressedByWhatNamesItAlone(t *testing.T) {
 
 func TestTheArgumentsOfAnEncode(t *testing.T) {
 	e := encoder{nil, []string{"-vaapi_device", "/dev/dri/renderD128"}, "format=nv12,hwupload", []string{"-c:v", "h264_vaapi"}}
-	s := segment{number: 1, frames: 60, start: 1.983333, end: 3.983333, seek: 1.5}
-	after := []string{"-copyts", "-i", "file:-a b.mp4", "-map", "0:V:0",
-		"-vf", "trim=start=1.983333:end=3.983333,setpts=PTS-STARTPTS,scale=-2:720,format=nv12,hwupload",
+	s := segment{number: 1, frames: 60, start: 1.983333, end: 3.983333, first: 2, seek: 1.5}
+	after := []string{"-fflags", "+genpts", "-copyts", "-i", "file:-a b.mp4", "-map", "0:V:0",
+		"-vf", "settb=AVTB,trim=start=1.983333:end=3.983333,setpts=PTS-(2.000000)/TB,scale=-2:720,format=nv12,hwupload",
 		"-c:v", "h264_vaapi", "-fps_mode", "passthrough", "-enc_time_base", "1:90000", "-video_track_timescale", "90000"}
 	require.Equal(t, append([]string{"-vaapi_device", "/dev/dri/renderD128",
 		"-seek_timestamp", "1", "-noaccurate_seek", "-ss", "1.500000"}, after...), e.arguments("-a b.mp4", s, 720))

@@ -5,7 +5,7 @@
 // report.go tells the load, gpus.go finds the GPUs and addresses them, ffmpeg.go
 // runs the programs, source.go cuts the video into segments.
 //
-//	ladder [-i FILE] [-o DIR] [-gpus auto|N] [-ladder 720,480,360,240]
+//	ladder [-i FILE] [-o DIR] [-gpus auto|N] [-seconds S] [-segment S] [-ladder 720,480,360,240] [-tick 1s]
 //
 // It needs the programs ffmpeg and ffprobe, version 5.1 or newer. Renditions
 // have no sound.
@@ -29,10 +29,15 @@ import (
 )
 
 func main() {
-	// SIGPIPE too: without it, a reader that closes stdout early would end the
-	// process on the spot, and leave the encoders running.
-	ctx, stop := signal.NotifyContext(context.Background(),
-		os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	// With SIGPIPE taken, a reader that closes stdout early makes the writes
+	// fail; otherwise it would end the process on the spot, and leave the
+	// encoders running.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	endings := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		endings = append(endings, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), endings...)
 	// A second Ctrl-C ends a process that hangs on a stuck encoder.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
@@ -50,8 +55,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	err = encodeLadder(ctx, opts, stdout, stderr)
-	if ctx.Err() != nil {
-		err = fmt.Errorf("stopped, and %s left as it was: %w", opts.out, context.Cause(ctx))
+	if errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("stopped, with nothing written: %w", context.Cause(ctx))
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "ladder:", err)
@@ -103,6 +108,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	switch {
 	case flags.NArg() > 0:
 		return opts, fmt.Errorf("unexpected argument %q: name the input with -i", flags.Arg(0))
+	case opts.out == "":
+		return opts, errors.New("-o is empty: name a folder for the renditions")
 	case !isLength(opts.seconds):
 		return opts, fmt.Errorf("-seconds %v: want 0.1 to 86400", opts.seconds)
 	case !isLength(opts.segment):
@@ -144,27 +151,34 @@ func parseHeights(ladder string) ([]int, error) {
 }
 
 // encodeLadder does the job in a folder of its own inside the renditions', and
-// moves them into place when all are whole: a run that fails leaves nothing.
-func encodeLadder(ctx context.Context, opts options, stdout, stderr io.Writer) error {
+// moves them into place when all are whole: a run that fails before writes
+// nothing.
+func encodeLadder(ctx context.Context, opts options, stdout, stderr io.Writer) (err error) {
+	begin := time.Now()
 	for _, program := range []string{"ffmpeg", "ffprobe"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%s is not on the PATH: install ffmpeg (Debian: apt-get install ffmpeg)", program)
 		}
 	}
-	if _, err := os.Stat(opts.out); errors.Is(err, os.ErrNotExist) {
-		defer func() { os.Remove(opts.out) }() // unless there is something in it
-	}
-	if err := os.MkdirAll(opts.out, 0o755); err != nil {
+	removeMade, err := makeFolder(opts.out)
+	if err != nil {
 		return fmt.Errorf("the folder for the renditions: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			removeMade()
+		}
+	}()
 	work, err := os.MkdirTemp(opts.out, ".ladder-")
 	if err != nil {
 		return fmt.Errorf("the folder for the renditions: %w", err)
 	}
 	defer os.RemoveAll(work)
 
+	status := &status{out: stderr, terminal: isTerminal(stderr)}
 	path := opts.in
 	if path == "" {
+		status.line("making a test clip")
 		path = filepath.Join(work, "clip.mp4")
 		if err := generateClip(ctx, path, opts.seconds); err != nil {
 			return err
@@ -174,7 +188,6 @@ func encodeLadder(ctx context.Context, opts options, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	status := &status{out: stderr, terminal: isTerminal(stderr)}
 	gpus := simulated(opts.gpus)
 	if opts.gpus == auto {
 		gpus, err = detected(status)
@@ -187,6 +200,11 @@ func encodeLadder(ctx context.Context, opts options, stdout, stderr io.Writer) e
 		}
 	}
 	w := newWorker(source, gpus, opts, work, stdout, status)
+	for _, r := range w.rungs {
+		if err := checkTarget(r.file, path); err != nil {
+			return err
+		}
+	}
 	if err := w.run(ctx); err != nil {
 		return err
 	}
@@ -195,5 +213,40 @@ func encodeLadder(ctx context.Context, opts options, stdout, stderr io.Writer) e
 			return err
 		}
 	}
-	return w.report.done(w.rungs)
+	return w.report.done(w.rungs, time.Since(begin))
+}
+
+// makeFolder makes a folder and its parents, and returns what removes those that
+// it made, as far as they are empty.
+func makeFolder(path string) (removeMade func(), err error) {
+	var made []string
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		made = append(made, dir)
+	}
+	return func() {
+		for _, dir := range made {
+			os.Remove(dir)
+		}
+	}, os.MkdirAll(path, 0o755)
+}
+
+// checkTarget refuses to replace anything but an earlier rendition.
+func checkTarget(file, source string) error {
+	target, err := os.Lstat(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !target.Mode().IsRegular() {
+		return fmt.Errorf("%s is in the way: move it, or choose another folder with -o", file)
+	}
+	if in, err := os.Stat(source); err == nil && os.SameFile(in, target) {
+		return fmt.Errorf("%s is the source: choose another folder with -o", file)
+	}
+	return nil
 }

@@ -10,14 +10,13 @@ import (
 
 // A report tells on stdout, in lines of JSON, what the pool has and does.
 type report struct {
-	pool  *gpupool.GpuPool
-	out   *json.Encoder
-	tick  time.Duration
-	begin time.Time
+	pool *gpupool.GpuPool
+	out  *json.Encoder
+	tick time.Duration
 }
 
 func newReport(pool *gpupool.GpuPool, out io.Writer, tick time.Duration) *report {
-	return &report{pool, json.NewEncoder(out), tick, time.Now()}
+	return &report{pool, json.NewEncoder(out), tick}
 }
 
 // hello lists the GPUs.
@@ -55,8 +54,8 @@ func (r *report) load() error {
 	}{"worker_load", r.pool.SnapshotLeases(), stats.PendingClaimers, stats})
 }
 
-// done tells what was made.
-func (r *report) done(rungs []*rung) error {
+// done tells what was made, and in which time.
+func (r *report) done(rungs []*rung, wall time.Duration) error {
 	type result struct {
 		Height         int    `json:"height"`
 		Frames         int    `json:"frames"`
@@ -72,5 +71,5 @@ func (r *report) done(rungs []*rung) error {
 		Type  string   `json:"type"`
 		Wall  int64    `json:"wall_ms"`
 		Rungs []result `json:"rungs"`
-	}{"done", time.Since(r.begin).Milliseconds(), results})
+	}{"done", wall.Milliseconds(), results})
 }

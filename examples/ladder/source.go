@@ -22,11 +22,12 @@ type frame struct {
 }
 
 // A segment is a run of frames. It is cut half-way between two frames, so that
-// no rounding can move a frame across.
+// no rounding to a microsecond can move a frame across.
 type segment struct {
 	number     int
 	frames     int
 	start, end float64
+	first      float64 // the first frame's time
 	seek       float64 // a little before the last key frame that is not past start
 	whole      bool    // that is the first frame: read from the file's beginning
 	length     float64 // until the next segment's first frame; the last one's is short
@@ -45,7 +46,7 @@ func openSource(ctx context.Context, path string) (source, error) {
 	if !info.Mode().IsRegular() {
 		return source{}, fmt.Errorf("%s is not a file: name a video with -i", path)
 	}
-	output, err := command(ctx, nil, "ffprobe", "-v", "error", "-select_streams", "V:0",
+	output, err := command(ctx, nil, "ffprobe", "-v", "error", "-fflags", "+genpts", "-select_streams", "V:0",
 		"-show_entries", "stream=index:frame=key_frame,best_effort_timestamp_time", "-of", "json", "file:"+path)
 	if err != nil {
 		return source{}, fmt.Errorf("%s is not a video that ffmpeg can read: name another with -i (%w)", path, err)
@@ -78,8 +79,8 @@ func parseFrames(output []byte) ([]frame, error) {
 	for i, f := range probe.Frames {
 		time, err := strconv.ParseFloat(f.Time, 64)
 		if err != nil || i > 0 && time <= frames[i-1].time {
-			return nil, fmt.Errorf("frame %d has no time after the one before it (%q): "+
-				"remake the file with ffmpeg -i FILE -fps_mode cfr NEW.mp4", i, f.Time)
+			return nil, fmt.Errorf("frame %d of %d has no time later than the one before it: "+
+				"give the frames new times with ffmpeg -i FILE NEW.mp4, and encode that", i+1, len(frames))
 		}
 		frames[i] = frame{time, f.KeyFrame == 1}
 	}
@@ -106,6 +107,7 @@ func (s source) segments(seconds float64) []segment {
 			frames: next - first,
 			start:  s.cut(first),
 			end:    s.cut(next),
+			first:  s.frames[first].time,
 			whole:  key == 0,
 			seek:   s.frames[key].time - 0.5,
 			length: s.frames[min(next, len(s.frames)-1)].time - s.frames[first].time,

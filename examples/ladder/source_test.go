@@ -23,6 +23,7 @@ func TestSegmentsHaveEveryFrameOnce(t *testing.T) {
 		for i, segment := range segments {
 			require.Equal(t, i, segment.number)
 			first, last := s.frames[frames].time, s.frames[frames+segment.frames-1].time
+			require.Equal(t, first, segment.first)
 			require.Less(t, segment.start, first)
 			require.Greater(t, segment.end, last)
 			require.Less(t, last-first, length)
@@ -41,8 +42,8 @@ func TestSegmentsHaveEveryFrameOnce(t *testing.T) {
 
 func TestFramesNeedRisingTimes(t *testing.T) {
 	for _, test := range []struct{ output, want string }{
-		{`{"streams":[{}],"frames":[{"best_effort_timestamp_time":"N/A"}]}`, "frame 0 has no time"},
-		{`{"streams":[{}],"frames":[{"best_effort_timestamp_time":"1"},{"best_effort_timestamp_time":"1"}]}`, "frame 1 has no time after the one before it"},
+		{`{"streams":[{}],"frames":[{"best_effort_timestamp_time":"N/A"}]}`, "frame 1 of 1 has no time later"},
+		{`{"streams":[{}],"frames":[{"best_effort_timestamp_time":"1"},{"best_effort_timestamp_time":"1"}]}`, "frame 2 of 2 has no time later than the one before it"},
 		{`{"streams":[],"frames":[]}`, "there is no video in it"},
 		{`{"streams":[{}],"frames":[]}`, "its video has no frames"},
 		{`{`, "ffprobe's answer"},

@@ -25,26 +25,52 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
+// eraseLine empties the line that the cursor is on.
+const eraseLine = "\r\x1b[K"
+
 func (s *status) line(format string, args ...any) {
-	s.print(fmt.Sprintf("ladder: "+format+"\n", args...), true)
+	s.print(fmt.Sprintf("ladder: "+format+"\n", args...), s.out)
 }
 
 // update shows the progress of each rung in place.
-func (s *status) update() { s.print("", true) }
+func (s *status) update() { s.print("", s.out) }
 
-// end removes what was shown in place.
-func (s *status) end() { s.print("", false) }
-
-func (s *status) print(line string, progress bool) {
+// end removes what is shown in place.
+func (s *status) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.terminal {
-		line = "\r\x1b[K" + line // erases the line that the cursor is on
+		io.WriteString(s.out, eraseLine)
+	}
+	s.terminal = false
+}
+
+// print writes text to a stream that may share the terminal with the progress.
+func (s *status) print(text string, to io.Writer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.terminal {
+		io.WriteString(s.out, eraseLine)
+	}
+	_, err := to.Write([]byte(text))
+	if s.terminal {
 		for _, r := range s.rungs {
-			if total := int64(len(r.segments)); progress {
-				line += fmt.Sprintf("%s %d/%d  ", r, total-r.left.Load(), total)
-			}
+			total := int64(len(r.segments))
+			fmt.Fprintf(s.out, "%s %d/%d  ", r, total-r.left.Load(), total)
 		}
 	}
-	io.WriteString(s.out, line)
+	return err
+}
+
+// beside is a stream that is written beside the progress.
+type beside struct {
+	out    io.Writer
+	status *status
+}
+
+func (b beside) Write(p []byte) (int, error) {
+	if err := b.status.print(string(p), b.out); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }

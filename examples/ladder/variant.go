@@ -23,9 +23,9 @@ type worker struct {
 	report *report
 	status *status
 
-	// released has a token after a lease was released: there may be a GPU for
-	// the arbiter to lend.
-	released chan struct{}
+	// changed has a token after a Claim returned or a lease was released: there
+	// may be a GPU for the arbiter to lend.
+	changed chan struct{}
 }
 
 // A rung is one rendition.
@@ -41,17 +41,17 @@ type rung struct {
 	todo chan segment
 
 	left    atomic.Int64  // segments that are not encoded yet
-	encoded chan struct{} // closed when none is
+	encoded chan struct{} // closed when left is 0
 	helped  atomic.Int64  // segments encoded by helpers
 }
 
 func newWorker(source source, gpus inventory, opts options, work string, stdout io.Writer, status *status) *worker {
 	w := &worker{
-		pool:     gpupool.New(gpus.devices),
-		gpus:     gpus,
-		source:   source,
-		status:   status,
-		released: make(chan struct{}, 1),
+		pool:    gpupool.New(gpus.devices),
+		gpus:    gpus,
+		source:  source,
+		status:  status,
+		changed: make(chan struct{}, 1),
 	}
 	segments := source.segments(opts.segment)
 	for _, height := range opts.heights {
@@ -70,7 +70,7 @@ func newWorker(source source, gpus inventory, opts options, work string, stdout 
 		r.left.Store(int64(len(segments)))
 		w.rungs = append(w.rungs, r)
 	}
-	w.report = newReport(w.pool, stdout, opts.tick)
+	w.report = newReport(w.pool, beside{stdout, status}, opts.tick)
 	w.status.rungs = w.rungs
 	return w
 }
@@ -124,7 +124,8 @@ func (w *worker) run(ctx context.Context) error {
 func (w *worker) encodeRungs(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	// The smallest rung claims first: it is the first that can be watched.
-	// Goroutines start in any order, so each lets the next one claim.
+	// Goroutines start in any order, so each calls the next one when it is about
+	// to claim. The next may still overtake it now and then, which does no harm.
 	turn := make(chan struct{})
 	close(turn)
 	smallestFirst := slices.SortedFunc(slices.Values(w.rungs), func(a, b *rung) int { return a.height - b.height })
@@ -132,12 +133,13 @@ func (w *worker) encodeRungs(ctx context.Context) error {
 		mine, next := turn, make(chan struct{})
 		group.Go(func() error {
 			<-mine
-			return w.variant(ctx, r, next)
+			close(next)
+			return w.variant(ctx, r)
 		})
 		turn = next
 	}
 	group.Go(func() error {
-		<-turn // no helpers before every rung has been served
+		<-turn // the rungs come first
 		w.arbitrate(ctx, group)
 		return nil
 	})
@@ -145,11 +147,10 @@ func (w *worker) encodeRungs(ctx context.Context) error {
 }
 
 // variant claims a GPU, encodes the rung with it, and joins the segments when
-// the last is there, which may be a helper's. It closes claimed when it has its
-// lease.
-func (w *worker) variant(ctx context.Context, r *rung, claimed chan<- struct{}) error {
+// the last is there, which may be a helper's.
+func (w *worker) variant(ctx context.Context, r *rung) error {
 	lease, err := w.pool.Claim(ctx)
-	close(claimed)
+	w.tellArbiter()
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,8 @@ func (w *worker) variant(ctx context.Context, r *rung, claimed chan<- struct{}) 
 // lease when the last process under it has exited, however that ended. A helper
 // gives its GPU back to a claimer that waits for one.
 func (w *worker) encode(ctx context.Context, r *rung, lease *gpupool.GpuLease, helper bool) error {
-	defer w.release(lease)
+	defer w.tellArbiter()
+	defer lease.Release()
 	encoder, err := w.gpus.encoderFor(lease)
 	if err != nil {
 		return err
@@ -197,11 +199,10 @@ func (w *worker) encode(ctx context.Context, r *rung, lease *gpupool.GpuLease, h
 	return nil
 }
 
-// release ends a lease and tells the arbiter.
-func (w *worker) release(lease *gpupool.GpuLease) {
-	lease.Release()
+// tellArbiter wakes the arbiter, now or when it next looks.
+func (w *worker) tellArbiter() {
 	select {
-	case w.released <- struct{}{}:
+	case w.changed <- struct{}{}:
 	default:
 	}
 }
