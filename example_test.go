@@ -10,8 +10,8 @@ import (
 	"github.com/gpupool/gpupool"
 )
 
-// A variant goroutine for each rendition claims a GPU, and encodes on the CPU
-// where there is none. The code is the same on both hosts.
+// A variant goroutine claims a GPU, and encodes on the CPU where there is none.
+// The code is the same on both hosts.
 func Example() {
 	encode := func(ctx context.Context, pool *gpupool.GpuPool, rendition string) error {
 		lease, err := pool.Claim(ctx)
