@@ -462,8 +462,8 @@ func TestFaults(t *testing.T) {
 			h.file("dev/dri/renderD128/file", "")
 		}, "/dev/dri/renderD128 is a folder"},
 		{"an empty information", text(information, ""), "no Device Minor"},
-		{"a minor that is not a number", text(information, "Device Minor: N/A\n"), `Device Minor: "N/A"`},
-		{"a negative minor", text(information, "Device Minor: -1\n"), `Device Minor: "-1"`},
+		{"a minor that is not a number", text(information, "Device Minor: N/A\n"), `Device Minor "N/A"`},
+		{"a negative minor", text(information, "Device Minor: -1\n"), `Device Minor "-1"`},
 		{"information too long", text(information, strings.Repeat("Model: x\n", 1000)), "longer than"},
 		{"a folder for information", aFolder(information), "information"},
 		{"a folder for a device file", aFolder("dev/nvidia1"), "/dev/nvidia1 is a folder"},

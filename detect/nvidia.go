@@ -59,7 +59,7 @@ func parseInformation(text string) (information, error) {
 		case "Device Minor":
 			minor, err := strconv.ParseUint(value, 10, 20)
 			if err != nil {
-				return information{}, fmt.Errorf("Device Minor: %.20q is not a minor number", value)
+				return information{}, fmt.Errorf("its Device Minor %.20q is not a number", value)
 			}
 			info.minor = int(minor)
 		case "GPU Excluded":
