@@ -1,9 +1,10 @@
 // Command ladder encodes a video into a ladder of renditions, every encode
-// under a lease of the GPU pool. It shows how a worker uses gpupool, and is
-// small enough to read in one sitting: variant.go has the rungs and the
-// goroutines that encode them, arbiter.go lends idle GPUs to slow rungs,
-// report.go tells the load, gpus.go finds the GPUs and addresses them, ffmpeg.go
-// runs the programs, source.go cuts the video into segments.
+// under a lease of the GPU pool. It shows how a worker uses gpupool: variant.go
+// has the rungs and the goroutines that encode them, arbiter.go lends idle GPUs
+// to slow rungs, report.go tells the load, gpus.go finds the GPUs and addresses
+// them, ffmpeg.go runs the programs. The rest is the command around it:
+// source.go cuts the video into segments, status.go shows the progress, and
+// main.go reads the arguments and moves the files.
 //
 //	ladder [-i FILE] [-o DIR] [-gpus auto|N] [-seconds S] [-segment S] [-ladder 720,480,360,240] [-tick 1s]
 //
