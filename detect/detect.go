@@ -5,14 +5,15 @@
 // dies at start-up when linked with -z now, AMD's and Intel's need their SDKs to
 // build, and the common hardware-inventory library fails on a host without a PCI
 // id file and numbers cards by DRM node. All that an inventory needs stands in a
-// few small files, and reading them touches no driver.
+// few small files, and reading them opens no device.
+//
+// It knows GPUs on the PCI bus alone: not those of systems on a chip.
 //
 // A GPU of the inventory is not yet an encoder: some datacenter GPUs have none.
 // Encode one frame on each before it joins the pool.
 package detect
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,8 +29,9 @@ import (
 // that wraps [errors.ErrUnsupported]. It is safe for concurrent use, and blocks
 // only for as long as reading small files takes.
 //
-// A GPU without a device file is not usable and so not listed. The NVIDIA driver
-// makes its files when the first program asks for them: on a host that has just
+// A GPU without a device file is not usable and so not listed, and what may be
+// opened is not looked at: a user needs the rights to the files as well. NVIDIA's
+// files are made when the first program asks for them: on a host that has just
 // started, run nvidia-smi once before.
 func GPUs() ([]gpupool.GpuDevice, error) {
 	if runtime.GOOS != "linux" {
@@ -39,8 +41,8 @@ func GPUs() ([]gpupool.GpuDevice, error) {
 }
 
 // Scan lists the GPUs of the host whose file tree root is: "/", or where a
-// container has the host's mounted. It asks env, such as [os.LookupEnv], for
-// the environment.
+// container has the host's mounted. It must be an [fs.ReadLinkFS], as that of
+// [os.DirFS] is. Scan asks env, such as [os.LookupEnv], for the environment.
 //
 // A GPU is listed if it is NVIDIA's, AMD's or Intel's, a driver is bound to it
 // that can use it (nvidia; amdgpu; i915 or xe), it is not a virtual function or
@@ -56,10 +58,12 @@ func GPUs() ([]gpupool.GpuDevice, error) {
 //
 // A host without GPUs gives an empty list and no error. What cannot be told is an
 // error, so that no host falls back to the CPU in silence: sysfs that is missing
-// or cannot be read, a device whose files make no sense, or a
-// CUDA_VISIBLE_DEVICES that cannot be resolved. The GPUs that are known to be
-// usable are returned beside it; the error joins one for each fault, with the
-// PCI address or the variable in it.
+// or cannot be read, a device whose files make no sense, a device file that
+// belongs to no GPU, or a CUDA_VISIBLE_DEVICES that cannot be resolved. The GPUs
+// that are known to be usable are returned beside it; the error joins one for
+// each fault, with the PCI address or the variable in it. Beside the fault of a
+// device of which it cannot even be told whether it is a GPU, an Index can be too
+// low.
 func Scan(root fs.FS, env func(key string) (value string, set bool)) ([]gpupool.GpuDevice, error) {
 	h := host{root: root}
 	gpus, err := h.gpus()
@@ -73,11 +77,13 @@ func Scan(root fs.FS, env func(key string) (value string, set bool)) ([]gpupool.
 		}
 		if ok {
 			usable = append(usable, g)
+		} else if err != nil && g.maker.vendor == gpupool.VendorNVIDIA {
+			h.unread = g.address.String()
 		}
 	}
 	errs = append(errs, h.checkUnexplained(gpus))
 
-	usable, err = visible(usable, env)
+	usable, err = visible(usable, h.unread, env)
 	errs = append(errs, err)
 	devices := []gpupool.GpuDevice{}
 	for _, g := range usable {
@@ -90,7 +96,14 @@ func Scan(root fs.FS, env func(key string) (value string, set bool)) ([]gpupool.
 // A host is a file tree to look for GPUs in.
 type host struct {
 	root fs.FS
-	ids  *pciIDs // read when first asked for
+	ids  *string // the PCI id list, read when first asked for
+
+	// nvidia tells whether the bus has an NVIDIA GPU, whatever its driver.
+	nvidia bool
+
+	// unread is the address of a device that could not be read, and that CUDA
+	// may or may not count.
+	unread string
 }
 
 // A gpu is a GPU that has a usable driver.
@@ -100,8 +113,14 @@ type gpu struct {
 	id      uint64 // the PCI device id
 	device  gpupool.GpuDevice
 
+	// fault is what keeps it from being described.
+	fault error
+
 	// minor is N of an NVIDIA GPU's /dev/nvidiaN, or -1 while it is not known.
 	minor int
+
+	// untold is set for an NVIDIA GPU of which the driver tells nothing.
+	untold bool
 }
 
 // A maker is a vendor of GPUs with encoders.
@@ -140,6 +159,7 @@ func (h *host) gpus() ([]*gpu, error) {
 		g, err := h.pciDevice(entry.Name())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("gpupool: PCI device %s: %w", entry.Name(), err))
+			h.unread = entry.Name()
 		}
 		if g != nil {
 			gpus = append(gpus, g)
@@ -172,6 +192,7 @@ func (h *host) pciDevice(name string) (*gpu, error) {
 	if i < 0 {
 		return nil, nil // a server's BMC graphics, a virtual adapter
 	}
+	h.nvidia = h.nvidia || makers[i].vendor == gpupool.VendorNVIDIA
 	virtual, err := h.exists(folder + "physfn")
 	if err != nil || virtual {
 		return nil, err
@@ -180,35 +201,36 @@ func (h *host) pciDevice(name string) (*gpu, error) {
 	if err != nil || !slices.Contains(makers[i].drivers, driver) {
 		return nil, err
 	}
-	id, err := h.readHex(folder + "device")
-	if err != nil {
-		return nil, err
-	}
+	// Without its id the GPU still has its place in the order.
+	id, fault := h.readHex(folder + "device")
 	return &gpu{
 		address: address,
 		maker:   makers[i],
 		id:      id,
 		device:  gpupool.GpuDevice{Vendor: makers[i].vendor},
+		fault:   fault,
 		minor:   -1,
 	}, nil
 }
 
 // describe fills in the GPU's device, and tells whether this process can use it.
+// It can be usable for all that an error says of it.
 func (h *host) describe(g *gpu) (usable bool, err error) {
-	node, err := h.renderNode(g)
-	if err != nil {
-		return false, err
+	if g.fault != nil {
+		return false, g.fault
 	}
+	node, nodeErr := h.renderNode(g)
 	g.device.RenderNode = node
-	switch g.maker.vendor {
-	case gpupool.VendorNVIDIA:
-		return h.describeNVIDIA(g)
-	case gpupool.VendorAMD:
-		g.device.Name, err = h.readText(devicesFolder + "/" + g.address.String() + "/product_name")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, err
-		}
+	if g.maker.vendor == gpupool.VendorNVIDIA {
+		usable, err = h.describeNVIDIA(g)
+		return usable, errors.Join(err, nodeErr)
 	}
-	g.device.Name = cmp.Or(g.device.Name, h.nameByIDs(g))
-	return node != "", nil
+	g.device.Name, err = h.readText(devicesFolder + "/" + g.address.String() + "/product_name") // amdgpu has it
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if g.device.Name == "" {
+		g.device.Name = h.nameByIDs(g)
+	}
+	return node != "", errors.Join(err, nodeErr)
 }

@@ -251,6 +251,24 @@ func TestHosts(t *testing.T) {
 			h.information("0000:41:00.0", "Device Minor: 0\nGPU Excluded:\t Yes\n")
 			return []gpupool.GpuDevice{at(1, h.nvidia("0000:c1:00.0", 1))}
 		}},
+		{"a GPU excluded by a driver of old", func(h tree) []gpupool.GpuDevice {
+			h.nvidia("0000:41:00.0", 0)
+			h.information("0000:41:00.0", "Device Minor: 0\nGPU Blacklisted:\t Yes\n")
+			return []gpupool.GpuDevice{}
+		}},
+		{"device files from before a driver was changed", func(h tree) []gpupool.GpuDevice {
+			h.pci("0000:01:00.0", "0x030000", "0x10de", l4, "vfio-pci")
+			h.device("nvidia0")
+			h.device("nvidia1")
+			return []gpupool.GpuDevice{at(0, h.nvidia("0000:41:00.0", 1))}
+		}},
+		{"functions of one device, and a short id", func(h tree) []gpupool.GpuDevice {
+			second := h.amd("0000:03:00.1", "0x038000", "0x0042", 1, 129)
+			first := h.amd("0000:03:00.0", "0x038000", "0x0042", 0, 128)
+			h.attribute("0000:03:00.0", "drm/renderD/uevent", "")
+			h.attribute("0000:03:00.0", "drm/a-renderD1/uevent", "")
+			return []gpupool.GpuDevice{at(0, first), at(1, second)}
+		}},
 		{"sixteen cards", func(h tree) []gpupool.GpuDevice {
 			var want []gpupool.GpuDevice
 			for i := range 16 {
@@ -278,6 +296,7 @@ func TestHosts(t *testing.T) {
 			return []gpupool.GpuDevice{amd}
 		}},
 		{"no render node at all", func(h tree) []gpupool.GpuDevice {
+			h.device("null")
 			h.pci("0000:03:00.0", "0x030000", "0x1002", "0x744c", "amdgpu")
 			h.pci("0000:04:00.0", "0x030000", "0x1002", "0x744c", "amdgpu")
 			h.attribute("0000:04:00.0", "drm/card0/uevent", "")
@@ -331,6 +350,9 @@ func TestCudaVisibleDevices(t *testing.T) {
 		{"-1 ends the list", []string{"CUDA_VISIBLE_DEVICES=1,-1,0"}, []string{b}},
 		{"nonsense ends the list", []string{"CUDA_VISIBLE_DEVICES=1,x,0"}, []string{b}},
 		{"an empty entry ends the list", []string{"CUDA_VISIBLE_DEVICES=1,,0"}, []string{b}},
+		{"a number in hex ends the list", []string{"CUDA_VISIBLE_DEVICES=0,0x1"}, []string{a}},
+		{"an ordinal after a UUID ends the list", []string{"CUDA_VISIBLE_DEVICES=GPU-2,0"}, []string{c}},
+		{"a UUID after an ordinal ends the list", []string{"CUDA_VISIBLE_DEVICES=0,GPU-2"}, []string{a}},
 		{"an absurd ordinal", []string{"CUDA_VISIBLE_DEVICES=99999999999999999999"}, nil},
 		{"a repeated ordinal shows none", []string{"CUDA_VISIBLE_DEVICES=1,1"}, nil},
 		{"a UUID", []string{"CUDA_VISIBLE_DEVICES=" + uuid(2)}, []string{c}},
@@ -426,7 +448,88 @@ func TestAUUIDWhileTheDriverDoesNotKnowThem(t *testing.T) {
 	}
 }
 
-// Each fault is reported with its place, and costs the other GPUs nothing.
+func TestTheVariableIsForHostsWithNVIDIAGPUs(t *testing.T) {
+	h := newTree()
+	h.amd("0000:03:00.0", "0x030000", "0x744c", 0, 128)
+	require.Len(t, scan(t, h, "CUDA_VISIBLE_DEVICES=MIG-3a5b"), 1)
+}
+
+// CUDA may count a GPU that cannot be read here: then no ordinal is certain, and
+// no UUID but a whole one.
+func TestTheVariableBesideAFault(t *testing.T) {
+	const faulty, good = "0000:41:00.0", "0000:c1:00.0"
+	for name, fault := range map[string]func(tree){
+		"of the information": func(h tree) { h.information(faulty, "Device Minor: N/A\n") },
+		"of the id":          func(h tree) { h.attribute(faulty, "device", "zz") },
+		"of the class":       func(h tree) { h.attribute(faulty, "class", "zz") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTree()
+			h.nvidia(faulty, 0)
+			h.nvidia(good, 1)
+			fault(h)
+			for _, value := range []string{"0", "1", "7", "GPU-1"} {
+				devices, err := detect.Scan(fstest.MapFS(h), environment("CUDA_VISIBLE_DEVICES="+value))
+				require.Empty(t, devices)
+				require.ErrorContains(t, err, fmt.Sprintf("CUDA_VISIBLE_DEVICES=%q", value))
+				require.ErrorContains(t, err, "device "+faulty)
+			}
+			devices, err := detect.Scan(fstest.MapFS(h), environment("CUDA_VISIBLE_DEVICES="+uuid(1)))
+			require.Len(t, devices, 1)
+			require.ErrorContains(t, err, faulty)
+			require.NotContains(t, err.Error(), "CUDA_VISIBLE_DEVICES")
+		})
+	}
+}
+
+// What adds to the description of a GPU does not decide whether it can be used.
+func TestAFaultOfADecorationCostsNoGPU(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault func(tree)
+		want  string
+	}{
+		"a product name too long": {func(h tree) { h.attribute("0000:03:00.0", "product_name", strings.Repeat("x", 5000)) }, "product_name"},
+		"a file for drm":          {func(h tree) { h.attribute("0000:c1:00.0", "drm", "") }, "drm"},
+		"a folder for a render node": {func(h tree) {
+			h.attribute("0000:c1:00.0", "drm/renderD129/uevent", "")
+			h.file("dev/dri/renderD129/file", "")
+		}, "/dev/dri/renderD129 is a folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTree()
+			want := []gpupool.GpuDevice{
+				at(0, h.amd("0000:03:00.0", "0x030000", "0x744c", 0, 128)),
+				at(1, h.nvidia("0000:c1:00.0", 0)),
+			}
+			test.fault(h)
+			devices, err := detect.Scan(fstest.MapFS(h), environment())
+			require.ErrorContains(t, err, test.want)
+			require.Equal(t, 1, len(strings.Split(err.Error(), "\n")), "%v", err)
+			require.Equal(t, want, devices)
+		})
+	}
+}
+
+// Such a file is how a sandbox without a PCI bus shows a GPU.
+func TestADeviceFileWithoutAGPUIsAnError(t *testing.T) {
+	for name, h := range map[string]tree{
+		"a bus without GPUs": newTree(),
+		"no bus":             {"sys/bus/platform": {Mode: fs.ModeDir}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.device("nvidia3")
+			h.device("nvidiactl")
+			devices, err := detect.Scan(fstest.MapFS(h), environment())
+			require.Empty(t, devices)
+			require.ErrorContains(t, err, "gpupool: there is a /dev/nvidia3, but sysfs shows no NVIDIA GPU")
+			delete(h, "dev/nvidia3")
+			require.Empty(t, scan(t, h))
+		})
+	}
+}
+
+// Each fault is reported with its place, and costs the other GPUs nothing, not
+// even their Index where the faulty device is known to be a GPU.
 func TestFaults(t *testing.T) {
 	const address = "0000:c1:00.0"
 	const folder = "sys/devices/pci0000:00/" + address + "/"
@@ -456,11 +559,6 @@ func TestFaults(t *testing.T) {
 		{"an empty vendor", text(folder+"vendor", "\n"), "vendor"},
 		{"a device that is not hex", text(folder+"device", "L4"), `device: "L4"`},
 		{"a driver that is no link", text(folder+"driver", "nvidia"), "driver"},
-		{"a file for drm", text(folder+"drm", ""), "drm"},
-		{"a folder for a render node", func(h tree) {
-			h.attribute(address, "drm/renderD128/uevent", "")
-			h.file("dev/dri/renderD128/file", "")
-		}, "/dev/dri/renderD128 is a folder"},
 		{"an empty information", text(information, ""), "no Device Minor"},
 		{"a minor that is not a number", text(information, "Device Minor: N/A\n"), `Device Minor "N/A"`},
 		{"a negative minor", text(information, "Device Minor: -1\n"), `Device Minor "-1"`},
@@ -474,12 +572,18 @@ func TestFaults(t *testing.T) {
 			h := newTree()
 			good := h.nvidia("0000:41:00.0", 0)
 			h.nvidia(address, 1)
+			last := h.nvidia("0000:e1:00.0", 2)
 			test.fault(h)
 			devices, err := detect.Scan(fstest.MapFS(h), environment())
 			require.ErrorContains(t, err, "gpupool: ")
 			require.ErrorContains(t, err, address)
 			require.ErrorContains(t, err, test.want)
-			require.Equal(t, []gpupool.GpuDevice{good}, devices)
+			require.Equal(t, 1, len(strings.Split(err.Error(), "\n")), "%v", err)
+			index := 2
+			if strings.Contains(err.Error(), "PCI device") {
+				index = 1
+			}
+			require.Equal(t, []gpupool.GpuDevice{good, at(index, last)}, devices)
 		})
 	}
 }
@@ -497,6 +601,13 @@ func TestSeveralFaultsAreAllReported(t *testing.T) {
 	for _, want := range []string{"0000:41:00.0", "0000:81:00.0", "PCI device zero: not a PCI address", "product_name"} {
 		require.ErrorContains(t, err, want)
 	}
+}
+
+func TestGPUsWithoutAnyDeviceFilesAreAnError(t *testing.T) {
+	h := newTree()
+	h.pci("0000:03:00.0", "0x030000", "0x1002", "0x744c", "amdgpu")
+	_, err := detect.Scan(fstest.MapFS(h), environment())
+	require.ErrorIs(t, err, fs.ErrNotExist, "a container that has the host's sysfs mounted and not its dev")
 }
 
 func TestAHostThatCannotBeReadIsAnError(t *testing.T) {

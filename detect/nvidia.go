@@ -1,15 +1,12 @@
 package detect
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/gpupool/gpupool"
 )
 
 // describeNVIDIA fills in an NVIDIA GPU's device, and tells whether this process
@@ -18,6 +15,7 @@ func (h *host) describeNVIDIA(g *gpu) (usable bool, err error) {
 	name := "proc/driver/nvidia/gpus/" + g.address.String() + "/information"
 	text, err := h.readText(name)
 	if errors.Is(err, fs.ErrNotExist) {
+		g.untold = true
 		return false, nil // hidden from this container; see checkUnexplained
 	}
 	if err != nil {
@@ -29,7 +27,10 @@ func (h *host) describeNVIDIA(g *gpu) (usable bool, err error) {
 	}
 	g.minor = info.minor
 	g.device.UUID = info.uuid
-	g.device.Name = cmp.Or(info.model, h.nameByIDs(g))
+	g.device.Name = info.model
+	if g.device.Name == "" {
+		g.device.Name = h.nameByIDs(g)
+	}
 	there, err := h.deviceFile("dev/nvidia" + strconv.Itoa(g.minor))
 	return there && !info.excluded, err
 }
@@ -62,7 +63,7 @@ func parseInformation(text string) (information, error) {
 				return information{}, fmt.Errorf("its Device Minor %.20q is not a number", value)
 			}
 			info.minor = int(minor)
-		case "GPU Excluded":
+		case "GPU Excluded", "GPU Blacklisted": // the latter in drivers of old
 			info.excluded = value == "Yes"
 		}
 	}
@@ -74,34 +75,38 @@ func parseInformation(text string) (information, error) {
 
 var nvidiaPattern = regexp.MustCompile(`^nvidia([0-9]+)$`)
 
-// checkUnexplained looks for NVIDIA device files that belong to none of the GPUs
-// that the driver tells of. A GPU that it does not tell of is usually one that
-// this container was not given, and then its device file is not here either.
-// With a file left over, it may well be usable, and it cannot be told which it
-// is.
+// checkUnexplained looks for NVIDIA device files that belong to no GPU. A GPU that
+// the driver does not tell of is usually one that this container was not given,
+// and then its device file is not here either. With a file left over, it may well
+// be usable, and which it is cannot be told. The same goes for a file where the
+// bus shows no NVIDIA GPU at all.
 func (h *host) checkUnexplained(gpus []*gpu) error {
 	var untold []string
 	told := map[string]bool{}
 	for _, g := range gpus {
-		switch {
-		case g.maker.vendor != gpupool.VendorNVIDIA:
-		case g.minor >= 0:
-			told[strconv.Itoa(g.minor)] = true
-		default:
+		told[strconv.Itoa(g.minor)] = true
+		if g.untold {
 			untold = append(untold, g.address.String())
 		}
 	}
-	if len(untold) == 0 {
-		return nil
+	if h.nvidia && len(untold) == 0 {
+		return nil // what is left over is from before a GPU's driver was changed
 	}
 	entries, err := fs.ReadDir(h.root, "dev")
+	if errors.Is(err, fs.ErrNotExist) && len(gpus) == 0 {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("gpupool: detect GPUs: %w", err)
 	}
 	for _, entry := range entries {
 		minor := nvidiaPattern.FindStringSubmatch(entry.Name())
-		if minor != nil && !told[minor[1]] {
-			return fmt.Errorf("gpupool: GPU %s: proc/driver/nvidia/gpus has no usable entry for it, and so /dev/%s cannot be told to be its own",
+		switch {
+		case minor == nil || told[minor[1]]:
+		case !h.nvidia:
+			return fmt.Errorf("gpupool: there is a /dev/%s, but sysfs shows no NVIDIA GPU", entry.Name())
+		default:
+			return fmt.Errorf("gpupool: GPU %s: proc/driver/nvidia/gpus does not have it, and so /dev/%s cannot be told to be its own",
 				strings.Join(untold, ", "), entry.Name())
 		}
 	}

@@ -143,31 +143,32 @@ func (h *host) nameByIDs(g *gpu) string {
 	if h.ids == nil {
 		h.ids = h.readIDs()
 	}
-	if name := h.ids.name(g.maker.id, g.id); name != "" {
+	if name := findID(*h.ids, g.maker.id, g.id); name != "" {
 		return name
 	}
 	return fmt.Sprintf("%s GPU 0x%04x", g.maker.brand, g.id)
 }
 
-// pciIDs is the text of a PCI id list: a line for each vendor, which begins
-// with its id, and below it, indented by a tab, a line for each device.
-type pciIDs struct{ text string }
-
 // readIDs reads the host's PCI id list. Without one the names are poorer, which
 // is no reason to fail.
-func (h *host) readIDs() *pciIDs {
+func (h *host) readIDs() *string {
+	var ids string
 	for _, name := range []string{"usr/share/misc/pci.ids", "usr/share/hwdata/pci.ids"} {
 		if text, err := fs.ReadFile(h.root, name); err == nil {
-			return &pciIDs{string(text)}
+			ids = string(text)
+			break
 		}
 	}
-	return &pciIDs{}
+	return &ids
 }
 
-func (ids *pciIDs) name(vendor, device uint64) string {
+// findID returns a device's name in a PCI id list, or "". The list has a line for
+// each vendor, which begins with its id, and below it, indented by a tab, a line
+// for each device.
+func findID(ids string, vendor, device uint64) string {
 	vendorLine, deviceLine := fmt.Sprintf("%04x ", vendor), fmt.Sprintf("\t%04x ", device)
 	ours := false
-	for line := range strings.Lines(ids.text) {
+	for line := range strings.Lines(ids) {
 		switch {
 		case strings.HasPrefix(line, "#"), strings.TrimSpace(line) == "":
 		case !strings.HasPrefix(line, "\t"):
