@@ -100,6 +100,7 @@ func BenchmarkCancel(b *testing.B) {
 		b.Run("peer="+kind.name, func(b *testing.B) {
 			p := kind.make(1)
 			p.keep()
+			b.ReportAllocs()
 			for left := b.N; left > 0; left -= cancelled {
 				b.StopTimer()
 				queue := park(b, p, parked)

@@ -603,11 +603,24 @@ func TestSeveralFaultsAreAllReported(t *testing.T) {
 	}
 }
 
+// A container that has the host's sysfs mounted, and not its dev.
 func TestGPUsWithoutAnyDeviceFilesAreAnError(t *testing.T) {
-	h := newTree()
-	h.pci("0000:03:00.0", "0x030000", "0x1002", "0x744c", "amdgpu")
-	_, err := detect.Scan(fstest.MapFS(h), environment())
-	require.ErrorIs(t, err, fs.ErrNotExist, "a container that has the host's sysfs mounted and not its dev")
+	for name, add := range map[string]func(tree){
+		"AMD":    func(h tree) { h.amd("0000:03:00.0", "0x030000", "0x744c", 0, 128) },
+		"NVIDIA": func(h tree) { h.nvidia("0000:03:00.0", 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTree()
+			add(h)
+			for file := range h {
+				if strings.HasPrefix(file, "dev/") {
+					delete(h, file)
+				}
+			}
+			_, err := detect.Scan(fstest.MapFS(h), environment())
+			require.ErrorIs(t, err, fs.ErrNotExist)
+		})
+	}
 }
 
 func TestAHostThatCannotBeReadIsAnError(t *testing.T) {

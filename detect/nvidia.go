@@ -89,15 +89,15 @@ func (h *host) checkUnexplained(gpus []*gpu) error {
 			untold = append(untold, g.address.String())
 		}
 	}
-	if h.nvidia && len(untold) == 0 {
-		return nil // what is left over is from before a GPU's driver was changed
-	}
 	entries, err := fs.ReadDir(h.root, "dev")
 	if errors.Is(err, fs.ErrNotExist) && len(gpus) == 0 {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("gpupool: detect GPUs: %w", err)
+	}
+	if h.nvidia && len(untold) == 0 {
+		return nil // what is left over is from before a GPU's driver was changed
 	}
 	for _, entry := range entries {
 		minor := nvidiaPattern.FindStringSubmatch(entry.Name())

@@ -585,53 +585,70 @@ func TestAFullStdoutEndsTheRun(t *testing.T) {
 
 func TestTheGPUsOfThisHost(t *testing.T) {
 	out := t.TempDir()
-	all := ladder(t, "-o", out, "-seconds", "0.5", "-ladder", "180")
-	require.Equal(t, "hello", all[0].Type)
+	var stdout, stderr bytes.Buffer
+	require.Zero(t, run(t.Context(), []string{"-o", out, "-seconds", "0.5", "-ladder", "180"}, &stdout, &stderr), "%s", &stderr)
+	all := messages(t, stdout.Bytes())
 	require.Equal(t, 15, all[len(all)-1].Rungs[0].Frames)
+	require.Equal(t, len(all[0].GpuPool) == 0, strings.Contains(stderr.String(), "ladder: no GPUs: encoding on the CPU\n"))
 }
 
-// Here a GPU that names an NVIDIA card by its UUID gets libx264 for an encoder.
-func TestAGPUThatCannotEncodeIsDropped(t *testing.T) {
+// wrapEncoders has libx264 stand in for the hardware encoders: h264_nvenc on the
+// GPU with the UUID GPU-8f2e, and h264_vaapi with -low_power. With GPU-hangs it
+// never ends.
+func wrapEncoders(t *testing.T) {
 	wrapFFmpeg(t, `
+fail() { echo "[$1 @ 0x1] $2" >&2; echo "conversion failed" >&2; exit 1; }
+case "$CUDA_VISIBLE_DEVICES $*" in
+GPU-hangs*h264_nvenc*) exec sleep 1000 ;;
+GPU-8f2e*h264_nvenc*) ;;
+*h264_nvenc*) fail h264_nvenc "no capable devices found" ;;
+*/nowhere/*h264_vaapi*) fail vaapi "no such device" ;;
+*h264_vaapi*low_power*) ;;
+*h264_vaapi*) fail h264_vaapi "no usable encoding entrypoint" ;;
+esac
 for a; do
 	shift
 	case $a in
-	h264_nvenc) [ "$CUDA_VISIBLE_DEVICES" = GPU-hangs ] && exec sleep 1000
-		[ "$CUDA_VISIBLE_DEVICES" = GPU-8f2e ] || { echo "[h264_nvenc @ 0x1] no capable devices found" >&2; echo "failed!" >&2; exit 1; }
-		set -- "$@" libx264;;
-	-gpu|-rc|-cq|-b:v) skip=1;;
-	*) [ -n "$skip" ] || set -- "$@" "$a"
-		skip=;;
+	h264_*) set -- "$@" libx264 ;;
+	format=nv12,hwupload) ;;
+	-gpu | -rc | -cq | -b:v | -qp | -low_power | -vaapi_device) skip=1 ;;
+	*) [ -n "$skip" ] || set -- "$@" "$(echo "$a" | sed s/,format=nv12,hwupload/,format=nv12/)"
+		skip= ;;
 	esac
 done
 exec "$REAL" "$@"`)
+}
+
+func TestAGPUThatCannotEncodeIsDropped(t *testing.T) {
+	wrapEncoders(t)
 	path := makeClip(t, 1)
 	source, err := openSource(t.Context(), path)
 	require.NoError(t, err)
-	without, hangs, foreign := nvidia, nvidia, nvidia
-	without.UUID, hangs.UUID, foreign.Vendor = "GPU-none", "GPU-hangs", "matrox"
-	noNode := amd
-	noNode.RenderNode = "/nowhere/renderD128"
+	without, foreign, noNode := nvidia, nvidia, amd
+	without.UUID, foreign.Vendor, noNode.RenderNode = "GPU-none", "matrox", "/nowhere/renderD128"
 	var stderr, stdout bytes.Buffer
 	status := &status{out: &stderr}
 	folder := t.TempDir()
 
-	inv, err := inventory{devices: []gpupool.GpuDevice{without, nvidia, noNode, foreign}}.
-		probe(t.Context(), source, 180, folder, time.Minute, status)
+	inv, err := host{devices: []gpupool.GpuDevice{without, nvidia, noNode, intel, foreign}}.
+		probe(t.Context(), source, []int{180, 90}, folder, time.Minute, status)
 	require.NoError(t, err)
-	require.Equal(t, []gpupool.GpuDevice{nvidia}, inv.devices)
-	require.Len(t, inv.dropped, 3)
-	require.Equal(t, dropped{without, "ffmpeg: exit status 1: no capable devices found"}, inv.dropped[0])
-	require.Equal(t, noNode, inv.dropped[1].GpuDevice)
-	require.NotEmpty(t, inv.dropped[1].Reason)
-	require.Equal(t, dropped{foreign, "no encoder is known for matrox:2 NVIDIA L4"}, inv.dropped[2])
+	require.Equal(t, []gpupool.GpuDevice{nvidia, intel}, inv.devices)
+	require.Equal(t, []dropped{
+		{without, "ffmpeg: exit status 1: no capable devices found"},
+		{noNode, "ffmpeg: exit status 1: no such device"},
+		{foreign, "no encoder is known for matrox:2 NVIDIA L4"},
+	}, inv.dropped)
 	require.Equal(t, 3, strings.Count(stderr.String(), "\n"), "%s", &stderr)
 	require.Contains(t, stderr.String(), "ladder: nvidia:2 NVIDIA L4 cannot encode: ffmpeg: exit status 1: no capable devices found\n")
 
 	// What is left encodes, and the report tells both.
-	w := newWorker(source, inv, options{out: folder, segment: 1, heights: []int{180}, tick: time.Hour}, folder, &stdout, status)
+	opts := options{out: folder, segment: 0.25, heights: []int{180, 90}, tick: time.Hour}
+	w := newWorker(source, inv, opts, folder, &stdout, status)
 	require.NoError(t, w.run(t.Context()))
-	requireRendition(t, path, w.rungs[0].joined(), 180)
+	for _, r := range w.rungs {
+		requireRendition(t, path, r.joined(), r.height)
+	}
 	var hello struct {
 		GpuPool []gpupool.GpuDevice `json:"gpu_pool"`
 		Dropped []dropped
@@ -639,14 +656,40 @@ exec "$REAL" "$@"`)
 	require.NoError(t, json.NewDecoder(&stdout).Decode(&hello))
 	require.Equal(t, inv.devices, hello.GpuPool)
 	require.Equal(t, inv.dropped, hello.Dropped)
+}
 
-	locked, err := inventory{devices: []gpupool.GpuDevice{hangs}}.
-		probe(t.Context(), source, 180, folder, 100*time.Millisecond, status)
+func TestAProbeEnds(t *testing.T) {
+	wrapEncoders(t)
+	source, err := openSource(t.Context(), makeClip(t, 0.1))
+	require.NoError(t, err)
+	hangs := nvidia
+	hangs.UUID = "GPU-hangs"
+	h := host{devices: []gpupool.GpuDevice{hangs}}
+	status := &status{out: io.Discard}
+
+	locked, err := h.probe(t.Context(), source, []int{90}, t.TempDir(), 100*time.Millisecond, status)
 	require.NoError(t, err)
 	require.Equal(t, []dropped{{hangs, "no frame within 100ms"}}, locked.dropped)
 
-	stopped, stop := context.WithCancel(t.Context())
-	stop()
-	_, err = inventory{devices: []gpupool.GpuDevice{nvidia}}.probe(stopped, source, 180, folder, time.Minute, status)
-	require.ErrorIs(t, err, context.Canceled)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = h.probe(ctx, source, []int{90}, t.TempDir(), time.Hour, status)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// The real encoders, on a host that has neither such GPU.
+func TestAReasonOfTheRealFFmpeg(t *testing.T) {
+	source, err := openSource(t.Context(), makeClip(t, 0.1))
+	require.NoError(t, err)
+	noCard, noNode := nvidia, amd
+	noCard.UUID, noNode.RenderNode = "GPU-none", "/nowhere/renderD128"
+	inv, err := host{devices: []gpupool.GpuDevice{noCard, noNode}}.
+		probe(t.Context(), source, []int{180}, t.TempDir(), time.Minute, &status{out: io.Discard})
+	require.NoError(t, err)
+	require.Empty(t, inv.devices)
+	require.Len(t, inv.dropped, 2)
+	for _, d := range inv.dropped {
+		require.Regexp(t, "^ffmpeg: exit status [0-9]+: [^\n]+$", d.Reason)
+		t.Log(d.Reason)
+	}
 }

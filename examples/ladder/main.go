@@ -191,11 +191,11 @@ func encodeLadder(ctx context.Context, opts options, stdout, stderr io.Writer) (
 	}
 	gpus := simulated(opts.gpus)
 	if opts.gpus == auto {
-		gpus, err = detected(status)
+		host, err := detectHost(status)
 		if err != nil {
 			return err
 		}
-		gpus, err = gpus.probe(ctx, source, slices.Max(opts.heights), work, 30*time.Second, status)
+		gpus, err = host.probe(ctx, source, opts.heights, work, 30*time.Second, status)
 		if err != nil {
 			return err
 		}

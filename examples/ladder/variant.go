@@ -176,10 +176,7 @@ func (w *worker) variant(ctx context.Context, r *rung) error {
 func (w *worker) encode(ctx context.Context, r *rung, lease *gpupool.GpuLease, helper bool) error {
 	defer w.tellArbiter()
 	defer lease.Release()
-	encoder, err := w.gpus.encoderFor(lease)
-	if err != nil {
-		return err
-	}
+	encoder := w.gpus.encoderFor(lease)
 	for !helper || w.pool.PendingClaimers() == 0 {
 		s, ok := <-r.todo
 		if !ok {
