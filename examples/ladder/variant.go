@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -123,23 +124,20 @@ func (w *worker) run(ctx context.Context) error {
 // encodeRungs starts a variant for each rung, and then the arbiter.
 func (w *worker) encodeRungs(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	// The smallest rung claims first: it is the first that can be watched.
-	// Goroutines start in any order, so each calls the next one when it is about
-	// to claim. The next may still overtake it now and then, which does no harm.
-	turn := make(chan struct{})
-	close(turn)
+	// The smallest rung claims first: it is the first that can be watched. A
+	// goroutine has its turn to claim before the next is made. One that loses
+	// its thread just then is overtaken, which does no harm.
 	smallestFirst := slices.SortedFunc(slices.Values(w.rungs), func(a, b *rung) int { return a.height - b.height })
 	for _, r := range smallestFirst {
-		mine, next := turn, make(chan struct{})
+		turn := make(chan struct{})
 		group.Go(func() error {
-			<-mine
-			close(next)
+			<-turn
 			return w.variant(ctx, r)
 		})
-		turn = next
+		turn <- struct{}{}
+		runtime.Gosched()
 	}
 	group.Go(func() error {
-		<-turn // the rungs come first
 		w.arbitrate(ctx, group)
 		return nil
 	})
