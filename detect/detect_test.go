@@ -461,7 +461,10 @@ func TestTheVariableBesideAFault(t *testing.T) {
 	for name, fault := range map[string]func(tree){
 		"of the information": func(h tree) { h.information(faulty, "Device Minor: N/A\n") },
 		"of the id":          func(h tree) { h.attribute(faulty, "device", "zz") },
-		"of the class":       func(h tree) { h.attribute(faulty, "class", "zz") },
+		"of the driver's files": func(h tree) {
+			delete(h, "proc/driver/nvidia/gpus/"+faulty+"/information")
+		},
+		"of the class": func(h tree) { h.attribute(faulty, "class", "zz") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newTree()

@@ -106,6 +106,7 @@ func (h *host) checkUnexplained(gpus []*gpu) error {
 		case !h.nvidia:
 			return fmt.Errorf("gpupool: there is a /dev/%s, but sysfs shows no NVIDIA GPU", entry.Name())
 		default:
+			h.unread = untold[0]
 			return fmt.Errorf("gpupool: GPU %s: proc/driver/nvidia/gpus does not have it, and so /dev/%s cannot be told to be its own",
 				strings.Join(untold, ", "), entry.Name())
 		}
