@@ -54,10 +54,11 @@ func (m *model) release(claim int) {
 
 // A fuzzer drives a pool and its model side by side.
 type fuzzer struct {
-	pool   *gpupool.GpuPool
-	model  model
-	claims []*fuzzedClaim
-	want   gpupool.Stats // the counters
+	devices []gpupool.GpuDevice
+	pool    *gpupool.GpuPool
+	model   model
+	claims  []*fuzzedClaim
+	want    gpupool.Stats // the counters
 }
 
 type fuzzedClaim struct {
@@ -70,7 +71,8 @@ type fuzzedClaim struct {
 }
 
 func newFuzzer(slots int) *fuzzer {
-	f := &fuzzer{pool: gpupool.New(inventory(slots))}
+	devices := inventory(slots)
+	f := &fuzzer{devices: devices, pool: gpupool.New(devices)}
 	for range slots {
 		f.model.slots = append(f.model.slots, free)
 	}
@@ -132,7 +134,7 @@ func (f *fuzzer) check(t *testing.T) {
 	entries := f.pool.SnapshotLeases()
 	require.Len(t, entries, len(f.model.slots))
 	for slot, claim := range f.model.slots {
-		want := gpupool.GpuLeaseEntry{GpuDevice: inventory(slot + 1)[slot]}
+		want := gpupool.GpuLeaseEntry{GpuDevice: f.devices[slot]}
 		if claim != free {
 			f.want.Leased++
 			c := f.claims[claim]

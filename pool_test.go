@@ -36,6 +36,42 @@ func claim(t testing.TB, pool *gpupool.GpuPool) *gpupool.GpuLease {
 	return lease
 }
 
+// park starts a claim of a full pool, in a synctest bubble, and returns when it is
+// parked. Its lease comes through the channel.
+func park(t *testing.T, ctx context.Context, pool *gpupool.GpuPool) <-chan *gpupool.GpuLease {
+	t.Helper()
+	served := make(chan *gpupool.GpuLease, 1)
+	go func() {
+		lease, err := pool.Claim(ctx)
+		assert.NoError(t, err)
+		assert.NotNil(t, lease)
+		served <- lease
+	}()
+	synctest.Wait()
+	require.Empty(t, served)
+	return served
+}
+
+// meanwhile repeats f in a goroutine until stop is called.
+func meanwhile(f func()) (stop func()) {
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	wg.Go(func() {
+		for {
+			f()
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
 // slotOf returns the slot of a lease in a pool made from inventory.
 func slotOf(t testing.TB, lease *gpupool.GpuLease) int {
 	t.Helper()
@@ -270,9 +306,7 @@ func TestAParkedClaimEndsWithItsContextAndLeavesNoTrace(t *testing.T) {
 			assert.Equal(t, 3*time.Second, time.Since(begin))
 		}()
 		synctest.Wait()
-		behind := make(chan *gpupool.GpuLease, 1)
-		go func() { behind <- claim(t, pool) }()
-		synctest.Wait()
+		behind := park(t, t.Context(), pool)
 		require.Equal(t, 2, pool.PendingClaimers())
 
 		time.Sleep(3 * time.Second)
@@ -317,13 +351,7 @@ func TestAContextThatEndsAfterTheGrantChangesNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		atOnce, err := pool.Claim(ctx)
 		require.NoError(t, err)
-		afterAWait := make(chan *gpupool.GpuLease, 1)
-		go func() {
-			lease, err := pool.Claim(ctx)
-			assert.NoError(t, err)
-			afterAWait <- lease
-		}()
-		synctest.Wait()
+		afterAWait := park(t, ctx, pool)
 		held.Release()
 		synctest.Wait()
 
@@ -359,9 +387,7 @@ func TestTryClaimNeverOvertakesAParkedClaimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := gpupool.New(inventory(1))
 		held := claim(t, pool)
-		claimed := make(chan *gpupool.GpuLease, 1)
-		go func() { claimed <- claim(t, pool) }()
-		synctest.Wait()
+		claimed := park(t, t.Context(), pool)
 
 		held.Release()
 		// The claimer has the permit now, whether or not it has run since.
@@ -598,8 +624,7 @@ func TestAClaimThatWaitedBeginsItsLeaseWhenItIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := gpupool.New(inventory(1))
 		held := claim(t, pool)
-		go claim(t, pool)
-		synctest.Wait()
+		park(t, t.Context(), pool)
 		time.Sleep(time.Minute)
 		held.Release()
 		synctest.Wait()
@@ -618,23 +643,12 @@ func TestASnapshotOfUpTo64SlotsIsOfOneMoment(t *testing.T) {
 	first, last := leases[0], leases[63]
 	last.Release()
 
-	done := make(chan struct{})
-	var swaps sync.WaitGroup
-	swaps.Go(func() {
-		for {
-			last = claim(t, pool)
-			first.Release()
-			first = claim(t, pool)
-			last.Release()
-			select {
-			case <-done:
-				return
-			default:
-			}
-		}
-	})
-	defer swaps.Wait()
-	defer close(done)
+	defer meanwhile(func() {
+		last = claim(t, pool)
+		first.Release()
+		first = claim(t, pool)
+		last.Release()
+	})()
 	for range 20_000 {
 		entries := pool.SnapshotLeases()
 		require.True(t, entries[0].Leased || entries[63].Leased)
@@ -646,24 +660,15 @@ func TestASnapshotOfUpTo64SlotsIsOfOneMoment(t *testing.T) {
 
 func TestALabelThatComesLateNeverShows(t *testing.T) {
 	pool := gpupool.New(inventory(1))
-	done := make(chan struct{})
-	var holder sync.WaitGroup
-	holder.Go(func() {
-		for {
-			if lease, ok := pool.TryClaim(); ok {
-				lease.SetLabel("in time")
-				lease.Release()
-				lease.SetLabel("late")
-			}
-			select {
-			case <-done:
-				return
-			default:
-			}
+	defer meanwhile(func() {
+		lease, ok := pool.TryClaim()
+		if !ok {
+			return
 		}
-	})
-	defer holder.Wait()
-	defer close(done)
+		lease.SetLabel("in time")
+		lease.Release()
+		lease.SetLabel("late")
+	})()
 	for range 1_000_000 {
 		if label := pool.SnapshotLeases()[0].Label; label != "" {
 			require.Equal(t, "in time", label)

@@ -87,7 +87,6 @@ func Scan(root fs.FS, env func(key string) (value string, set bool)) ([]gpupool.
 	errs = append(errs, err)
 	devices := []gpupool.GpuDevice{}
 	for _, g := range usable {
-		g.device.PCIAddress = g.address.String()
 		devices = append(devices, g.device)
 	}
 	return devices, errors.Join(errs...)
@@ -179,7 +178,7 @@ func (h *host) pciDevice(name string) (*gpu, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder := devicesFolder + "/" + name + "/"
+	folder := address.folder()
 	class, err := h.readHex(folder + "class")
 	if err != nil || class>>16 != 0x03 { // a display controller of any kind
 		return nil, err
@@ -207,7 +206,7 @@ func (h *host) pciDevice(name string) (*gpu, error) {
 		address: address,
 		maker:   makers[i],
 		id:      id,
-		device:  gpupool.GpuDevice{Vendor: makers[i].vendor},
+		device:  gpupool.GpuDevice{Vendor: makers[i].vendor, PCIAddress: name},
 		fault:   fault,
 		minor:   -1,
 	}, nil
@@ -223,14 +222,15 @@ func (h *host) describe(g *gpu) (usable bool, err error) {
 	g.device.RenderNode = node
 	if g.maker.vendor == gpupool.VendorNVIDIA {
 		usable, err = h.describeNVIDIA(g)
-		return usable, errors.Join(err, nodeErr)
+	} else {
+		usable = node != ""
+		g.device.Name, err = h.readText(g.address.folder() + "product_name") // amdgpu has it
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 	}
-	g.device.Name, err = h.readText(devicesFolder + "/" + g.address.String() + "/product_name") // amdgpu has it
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if g.device.Name == "" {
+	if usable && g.device.Name == "" {
 		g.device.Name = h.nameByIDs(g)
 	}
-	return node != "", errors.Join(err, nodeErr)
+	return usable, errors.Join(err, nodeErr)
 }

@@ -675,6 +675,13 @@ func (d denied) Lstat(name string) (fs.FileInfo, error) {
 	return d.MapFS.Lstat(name)
 }
 
+func (d denied) ReadLink(name string) (string, error) {
+	if err := d.check(name); err != nil {
+		return "", err
+	}
+	return d.MapFS.ReadLink(name)
+}
+
 func (d denied) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err := d.check(name); err != nil {
 		return nil, err

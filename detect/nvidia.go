@@ -28,9 +28,6 @@ func (h *host) describeNVIDIA(g *gpu) (usable bool, err error) {
 	g.minor = info.minor
 	g.device.UUID = info.uuid
 	g.device.Name = info.model
-	if g.device.Name == "" {
-		g.device.Name = h.nameByIDs(g)
-	}
 	there, err := h.deviceFile("dev/nvidia" + strconv.Itoa(g.minor))
 	return there && !info.excluded, err
 }

@@ -22,6 +22,9 @@ type address struct {
 
 func (a address) String() string { return a.text }
 
+// folder is where sysfs describes the device, with a slash at its end.
+func (a address) folder() string { return devicesFolder + "/" + a.text + "/" }
+
 func (a address) compare(b address) int {
 	return cmp.Or(
 		cmp.Compare(a.domain, b.domain),
@@ -90,11 +93,10 @@ func (h *host) exists(name string) (bool, error) {
 
 // driver returns the name of the driver that a device is bound to, or "".
 func (h *host) driver(name string) (string, error) {
-	bound, err := h.exists(name)
-	if err != nil || !bound {
-		return "", err
-	}
 	target, err := fs.ReadLink(h.root, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
 	if err != nil {
 		return "", err
 	}
@@ -119,7 +121,7 @@ var renderPattern = regexp.MustCompile(`^renderD[0-9]+$`)
 // renderNode returns the path of the GPU's render node, or "" if it has none
 // that this process can see.
 func (h *host) renderNode(g *gpu) (string, error) {
-	entries, err := fs.ReadDir(h.root, devicesFolder+"/"+g.address.String()+"/drm")
+	entries, err := fs.ReadDir(h.root, g.address.folder()+"drm")
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -39,13 +39,12 @@ var timing = []string{"-fps_mode", "passthrough", "-enc_time_base", "1:90000", "
 
 // join puts the rung's segments, in order, into one file.
 func join(ctx context.Context, r *rung) error {
-	folder, err := filepath.Abs(r.work)
-	if err != nil {
-		return err
-	}
 	var list strings.Builder
 	for i, s := range r.segments {
-		part := filepath.Join(folder, filepath.Base(r.part(i)))
+		part, err := filepath.Abs(r.part(i))
+		if err != nil {
+			return err
+		}
 		fmt.Fprintf(&list, "file 'file:%s'\n", strings.ReplaceAll(part, "'", `'\''`))
 		if i < len(r.segments)-1 {
 			fmt.Fprintf(&list, "duration %s\n", seconds(s.length))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,7 +43,7 @@ func (inv inventory) encoderFor(lease *gpupool.GpuLease) encoder {
 	if device, ok := lease.Device(); ok {
 		return inv.encoders[device]
 	}
-	return encoder{filter: "format=yuv420p", codec: x264}
+	return cpu
 }
 
 // An encoder is what the ffmpeg command needs to encode in a certain place. The
@@ -54,16 +55,18 @@ type encoder struct {
 	codec  []string
 }
 
-var x264 = []string{"-c:v", "libx264", "-preset", "veryfast", "-crf", "23"}
+var cpu = encoder{
+	filter: "format=yuv420p",
+	codec:  []string{"-c:v", "libx264", "-preset", "veryfast", "-crf", "23"},
+}
 
 func simulated(n int) inventory {
 	var inv inventory
 	for i := range n {
-		inv.add(gpupool.GpuDevice{Index: i, Vendor: vendorSimulated, Name: "one thread of libx264"}, encoder{
-			env:    []string{"SIMULATED_GPU=" + strconv.Itoa(i)},
-			filter: "format=yuv420p",
-			codec:  append(x264[:len(x264):len(x264)], "-threads", "1"),
-		})
+		e := cpu
+		e.env = []string{"SIMULATED_GPU=" + strconv.Itoa(i)}
+		e.codec = slices.Concat(cpu.codec, []string{"-threads", "1"})
+		inv.add(gpupool.GpuDevice{Index: i, Vendor: vendorSimulated, Name: "one thread of libx264"}, e)
 	}
 	return inv
 }

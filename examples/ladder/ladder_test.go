@@ -77,6 +77,14 @@ func makeClip(t *testing.T, seconds float64) string {
 	return path
 }
 
+// generate has ffmpeg make a file from a source of its own, such as testsrc2.
+func generate(t *testing.T, source, file string, options ...string) {
+	t.Helper()
+	args := slices.Concat([]string{"-nostdin", "-v", "error", "-f", "lavfi", "-i", source}, options, []string{file})
+	_, err := command(t.Context(), nil, "ffmpeg", args...)
+	require.NoError(t, err)
+}
+
 func files(t *testing.T, folder string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -303,10 +311,7 @@ func TestSources(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			folder := t.TempDir()
 			clip, out := filepath.Join(folder, test.file), filepath.Join(folder, "it's #1?")
-			args := []string{"-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=30", "-t", "3.3"}
-			args = append(append(args, strings.Fields(test.options)...), clip)
-			_, err := command(t.Context(), nil, "ffmpeg", args...)
-			require.NoError(t, err)
+			generate(t, "testsrc2=size=320x180:rate=30", clip, append([]string{"-t", "3.3"}, strings.Fields(test.options)...)...)
 			ladder(t, "-i", clip, "-o", out, "-gpus", "2", "-segment", "0.5", "-ladder", "180")
 			requireRendition(t, clip, filepath.Join(out, "180p.mp4"), 180)
 		})
@@ -519,15 +524,11 @@ func TestBadInputIsOneLineThatSaysWhatToDo(t *testing.T) {
 	text := file("notes.txt", []byte("not a video\n"))
 	empty := file("empty.mp4", nil)
 	sound := filepath.Join(folder, "sound.wav")
-	_, err := command(t.Context(), nil, "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "sine=duration=0.1", sound)
-	require.NoError(t, err)
+	generate(t, "sine=duration=0.1", sound)
 	raw := filepath.Join(folder, "raw.h264")
-	_, err = command(t.Context(), nil, "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=duration=0.1", "-c:v", "libx264", raw)
-	require.NoError(t, err)
+	generate(t, "testsrc2=duration=0.1", raw, "-c:v", "libx264")
 	noFrames := filepath.Join(folder, "noframes.avi")
-	_, err = command(t.Context(), nil, "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=duration=1",
-		"-frames:v", "0", "-c:v", "mpeg4", noFrames)
-	require.NoError(t, err)
+	generate(t, "testsrc2=duration=1", noFrames, "-frames:v", "0", "-c:v", "mpeg4")
 
 	for _, test := range []struct {
 		name   string

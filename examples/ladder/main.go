@@ -221,7 +221,7 @@ func encodeLadder(ctx context.Context, opts options, stdout, stderr io.Writer) (
 // it made, as far as they are empty.
 func makeFolder(path string) (removeMade func(), err error) {
 	var made []string
-	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+	for dir, below := filepath.Clean(path), ""; dir != below; dir, below = filepath.Dir(dir), dir {
 		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 			break
 		}
